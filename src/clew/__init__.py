@@ -1,0 +1,1 @@
+"""clew: stream queries on Apache Spark whose every answer can be traced, corrected and replayed."""

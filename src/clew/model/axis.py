@@ -1,0 +1,143 @@
+"""Order columns as numbers: one axis per type, so that windows and joins can do arithmetic on it.
+
+Whole numbers, dates (days), timestamps (microseconds) and decimals (scaled) become int64; FLOAT and
+DOUBLE become float64. Nulls and NaN stand nowhere on an axis.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from clew.errors import WindowError
+from clew.model.rows import Bools
+from clew.model.types import type_name
+
+Axis = NDArray[np.int64] | NDArray[np.float64]
+Number = int | float
+Span = int | float | str | dt.timedelta | Decimal
+
+INFINITE = int(np.iinfo(np.int64).max)  # on an int64 axis: behind every value
+
+_MICROS = {
+    "microsecond": 1, "us": 1, "millisecond": 1_000, "ms": 1_000, "second": 1_000_000, "sec": 1_000_000,
+    "s": 1_000_000, "minute": 60_000_000, "min": 60_000_000, "m": 60_000_000, "hour": 3_600_000_000,
+    "h": 3_600_000_000, "day": 86_400_000_000, "d": 86_400_000_000, "week": 604_800_000_000,
+    "w": 604_800_000_000,
+}  # fmt: skip
+_DURATION = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+
+
+def is_orderable(data_type: pa.DataType) -> bool:
+    """Whether a column of this type can be an order: numbers, dates, timestamps, decimals to 18 digits."""
+    return bool(
+        pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or pa.types.is_timestamp(data_type)
+        or pa.types.is_date32(data_type)
+        or (pa.types.is_decimal(data_type) and data_type.precision <= 18)
+    )
+
+
+def axis_of(column: pa.ChunkedArray | pa.Array) -> tuple[Axis, Bools]:
+    """The column's values on their axis, and which of them stand on it (not null, not NaN)."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    kind = column.type
+    valid: Bools = np.asarray(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
+    if pa.types.is_floating(kind):
+        floats = np.asarray(column.cast(pa.float64()).fill_null(math.nan))
+        return floats, valid & ~np.isnan(floats)
+    if pa.types.is_decimal(kind):
+        scaled = pc.multiply_checked(column.cast(pa.decimal128(38, kind.scale)), pa.scalar(Decimal(10**kind.scale)))
+        column = scaled.cast(pa.decimal128(38, 0), safe=False).cast(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+    return np.asarray(column.cast(pa.int64()).fill_null(0)), valid
+
+
+def is_float_axis(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(data_type))
+
+
+def axis_end(data_type: pa.DataType) -> Number:
+    """What stands behind every value: where progress is after `finish()`."""
+    return math.inf if is_float_axis(data_type) else INFINITE
+
+
+def span_of(span: Span, data_type: pa.DataType, what: str) -> Number:
+    """A span in units of an order type's axis; `what` names it in errors.
+
+    >>> span_of("5 minutes", pa.timestamp("us", tz="UTC"), "span")
+    300000000
+    """
+    kind = type_name(data_type)
+    if pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type):
+        if isinstance(span, dt.timedelta):
+            micros = Fraction(span // dt.timedelta(microseconds=1))
+        elif isinstance(span, str):
+            micros = _parse_duration(span, what)
+        elif span == 0:
+            return 0
+        elif pa.types.is_date32(data_type) and isinstance(span, int):
+            return span
+        else:
+            raise WindowError(
+                f"{what}={span!r} over a {kind.upper()} column has no unit",
+                hint=f"write it with a unit: {what}='{span} seconds'",
+            )
+        unit = 1 if pa.types.is_timestamp(data_type) else _MICROS["day"]
+        if (micros / unit).denominator != 1:
+            raise WindowError(f"{what}={span!r} is not a whole number of {'days' if unit > 1 else 'microseconds'}")
+        return int(micros / unit)
+    if isinstance(span, (str, dt.timedelta)):
+        raise WindowError(f"{what}={span!r} is a duration, but the column is {kind.upper()}", hint="give a number")
+    if is_float_axis(data_type):
+        return float(span)
+    exact = Fraction(span) * (10**data_type.scale if pa.types.is_decimal(data_type) else 1)
+    if exact.denominator != 1:
+        raise WindowError(f"{what}={span!r} is no whole step of a {kind.upper()} column")
+    return int(exact)
+
+
+def value_on_axis(value: object, data_type: pa.DataType) -> Number:
+    """One Python value on the axis of its type."""
+    values, valid = axis_of(pa.array([value], type=data_type))
+    if not valid[0]:
+        raise WindowError(f"{value!r} has no place in an order of type {type_name(data_type).upper()}")
+    return values[0].item()
+
+
+def from_axis(number: Number, data_type: pa.DataType) -> object:
+    """The Python value of a point of the axis; the inverse of `value_on_axis`."""
+    if is_float_axis(data_type):
+        return float(number)
+    if pa.types.is_decimal(data_type):
+        return Decimal(int(number)).scaleb(-data_type.scale)
+    if pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type):
+        raw = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
+        return pa.array([int(number)], raw).cast(data_type)[0].as_py()
+    return int(number)
+
+
+def _parse_duration(text: str, what: str) -> Fraction:
+    total, rest = Fraction(0), text.strip().lower().removeprefix("interval").strip()
+    while rest:
+        match = _DURATION.match(rest)
+        unit = match[2].lower() if match else ""
+        factor = _MICROS.get(unit) or _MICROS.get(unit.removesuffix("s"))
+        if match is None or factor is None:
+            raise WindowError(f"cannot read {what}='{text}' as a duration", hint="write it like '5 minutes' or '1 hour'")
+        total += Fraction(match[1]) * factor
+        rest = rest[match.end() :].strip(" ,")
+    return total

@@ -1,0 +1,156 @@
+"""What an ordered operator must answer, and what it answers with.
+
+A kernel is a pure function over Arrow and NumPy: `run(state, inputs, progress) -> Emission`. It has no
+Spark in it, sees all groups of a partition at once, and gives the same rows, order and origins however
+its inputs are cut into calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from clew.model.groups import codes_of, group_hash, sort_by
+from clew.model.rows import Ints, Rows
+from clew.model.steps import Steps
+
+State = Mapping[str, pa.Table]
+"""What a kernel keeps between calls: named Arrow tables, nothing pickled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """For each emitted row, what it is made of in the kernel's own input; its trigger is its stamp.
+
+    First and last row within the group (windows), the row twice (sort, union, one-to-one), or the pair
+    (join; `last_stamp` is -1 in an outer row). `tag` is the start of an aligned window, the input of a
+    union, else 0.
+    """
+
+    first_stamp: Ints
+    first_pos: Ints
+    last_stamp: Ints
+    last_pos: Ints
+    tag: Ints
+
+    @staticmethod
+    def of_rows(rows: Rows, tag: Ints | int = 0) -> Origin:
+        """Each row is made of one input row."""
+        tags = np.full(len(rows), tag, np.int64) if isinstance(tag, int) else tag
+        return Origin(rows.stamp, rows.pos, rows.stamp, rows.pos, tags)
+
+    def take(self, index: Ints) -> Origin:
+        return Origin(*(a[index] for a in self.arrays()))
+
+    def arrays(self) -> tuple[Ints, ...]:
+        return self.first_stamp, self.first_pos, self.last_stamp, self.last_pos, self.tag
+
+    def to_table(self) -> pa.Table:
+        return pa.table([pa.array(a) for a in self.arrays()], names=list(ORIGIN_COLUMNS))
+
+    @staticmethod
+    def from_table(table: pa.Table) -> Origin:
+        return Origin(*(np.asarray(table.column(c)) for c in ORIGIN_COLUMNS))
+
+    @staticmethod
+    def concat(parts: Sequence[Origin]) -> Origin:
+        return Origin(*(np.concatenate(arrays) for arrays in zip(*(p.arrays() for p in parts), strict=True)))
+
+
+ORIGIN_COLUMNS = ("first_stamp", "first_pos", "last_stamp", "last_pos", "tag")
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """Rows that a kernel does not take: late ones, or ones on which it failed, each with its reason."""
+
+    rows: Rows
+    reasons: tuple[str, ...]
+    port: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """What a kernel gives back.
+
+    `rows` are sorted by stamp, then by the `tie` columns; `pos` counts them within their stamp. The ties
+    put the rows of several partitions into the one order of the algebra (`merge`).
+    """
+
+    rows: Rows
+    tie: tuple[pa.Array, ...]
+    origin: Origin
+    state: State
+    late: tuple[Refused, ...] = field(default=())
+    rejected: tuple[Refused, ...] = field(default=())
+
+
+class Kernel(ABC):
+    """One ordered operator over given input schemas."""
+
+    #: the columns each input is partitioned by; () means that one partition must see all of it
+    keys: tuple[tuple[str, ...], ...]
+    #: the column of each input whose progress the kernel asks for; None where it needs none
+    progress_on: tuple[str | None, ...]
+    #: what it emits, visible columns only
+    schema: pa.Schema
+    #: the columns by which each table of the state is partitioned, in the order of `keys`
+    state_keys: Mapping[str, tuple[str, ...]]
+
+    @abstractmethod
+    def empty(self) -> State:
+        """The state before the first row."""
+
+    @abstractmethod
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
+        """Take the rows of one call in, close what progress passes, emit."""
+
+
+def positions(stamp: Ints) -> Ints:
+    """0, 1, 2, ... within each run of equal stamps.
+
+    >>> positions(np.array([4, 4, 7])).tolist()
+    [0, 1, 0]
+    """
+    if not len(stamp):
+        return stamp
+    starts = np.flatnonzero(np.append(True, stamp[1:] != stamp[:-1]))
+    return np.arange(len(stamp)) - np.repeat(starts, np.diff(np.append(starts, len(stamp))))
+
+
+def merge(parts: Sequence[Emission]) -> tuple[Rows, Origin]:
+    """The rows of all partitions in the order of the algebra, their positions counted anew."""
+    if len(parts) == 1:
+        return parts[0].rows, parts[0].origin
+    rows = Rows.concat([p.rows for p in parts])
+    ties = [codes_of(pa.chunked_array(columns)) for columns in zip(*(p.tie for p in parts), strict=True)]
+    order = sort_by(rows.stamp, *ties)
+    rows = rows.take(order)
+    merged = Rows(rows.table, rows.stamp, positions(rows.stamp), rows.ident)
+    return merged, Origin.concat([p.origin for p in parts]).take(order)
+
+
+def split_state(kernel: Kernel, state: State, count: int) -> list[State]:
+    """The state as `count` partitions hold it."""
+    parts: list[dict[str, pa.Table]] = [{} for _ in range(count)]
+    for name, table in state.items():
+        owner = owners(table, kernel.state_keys[name], count)
+        for i, part in enumerate(parts):
+            part[name] = table.filter(pa.array(owner == i))
+    return list(parts)
+
+
+def join_state(parts: Sequence[State]) -> State:
+    """The inverse of `split_state`."""
+    return {name: pa.concat_tables([p[name] for p in parts]).combine_chunks() for name in parts[0]}
+
+
+def owners(table: pa.Table, keys: Sequence[str], count: int) -> Ints:
+    """Which of `count` partitions each row belongs to."""
+    if not keys or count == 1:
+        return np.zeros(len(table), np.int64)
+    return (group_hash(table, keys).astype(np.uint64) % np.uint64(count)).astype(np.int64)
