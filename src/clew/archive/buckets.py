@@ -1,0 +1,153 @@
+"""Buckets: the Parquet files of a stream, written once under a unique name, with the bounds of their columns.
+
+Encodings, measured on 1,000,000 rows of (LONG, STRING of 200 values, DOUBLE, three hidden LONG), two cores:
+
+| | write | read | size |
+|---|---|---|---|
+| pyarrow's defaults (dictionaries, snappy) | 0.43 s | 0.18 s | 29.5 MB |
+| whole numbers as deltas, dictionaries for strings only, snappy | 0.07 s | 0.02 s | 11.2 MB |
+| the same, zstd | 0.09 s | 0.03 s | 10.6 MB |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from clew.archive import faults
+from clew.archive.disk import writing
+from clew.archive.layout import new_bucket_name
+from clew.archive.record import FileEntry
+from clew.model.axis import Number, axis_of, from_axis, is_float_axis, is_orderable, value_on_axis
+
+ROW_GROUP = 131_072
+#: hidden columns that are bounded in every bucket; the others are hashes or counts within a step
+BOUNDED = ("_seq", "_stamp", "_epoch")
+Ranges = Mapping[str, tuple[Number | None, Number | None]]
+Stats = dict[str, tuple[Any, Any, int]]
+
+
+def write_bucket(folder: Path, table: pa.Table) -> FileEntry:
+    """Write `table` as a new bucket of `folder`. Nothing names it until an epoch record does.
+
+    It has no part of a store in it, so that a Spark task can call it; the caller makes the file durable.
+    """
+    path = folder / new_bucket_name()
+    with writing("a bucket", path):
+        folder.mkdir(parents=True, exist_ok=True)
+        footer: list[pq.FileMetaData] = []
+        try:
+            pq.write_table(table, path, metadata_collector=footer, **_encodings(table.schema))
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+    faults.step("bucket-written")
+    stats = _footer_stats(footer[0], table.schema) | _float_stats(table)
+    return FileEntry(path.name, table.num_rows, path.stat().st_size, stats)
+
+
+def describe_bucket(path: Path) -> FileEntry:
+    """The entry of a bucket that is there, from its footer; floats have no bounds, for footers skip NaN."""
+    footer = pq.read_metadata(path)
+    return FileEntry(
+        path.name, footer.num_rows, path.stat().st_size, _footer_stats(footer, footer.schema.to_arrow_schema())
+    )
+
+
+def read_buckets(
+    folder: Path,
+    entries: Sequence[FileEntry],
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    ranges: Ranges | None = None,
+) -> pa.Table:
+    """The rows of `entries`, in their order, that lie within `ranges` (inclusive, on the columns' axes)."""
+    ranges = ranges or {}
+    paths = [
+        str(folder / entry.path)
+        for entry in entries
+        if all(entry.overlaps(name, low, high) for name, (low, high) in ranges.items())
+    ]
+    names = list(schema.names if columns is None else columns)
+    if not paths:
+        return pa.schema([schema.field(name) for name in names]).empty_table()
+    condition = range_filter(schema, ranges)
+    found: pa.Table = ds.dataset(paths, schema=schema, format="parquet").to_table(columns=names, filter=condition)
+    return found
+
+
+def range_filter(schema: pa.Schema, ranges: Ranges) -> pc.Expression | None:
+    """`low <= column <= high` for each range, as Arrow's datasets take it; None if nothing is bounded."""
+    condition = None
+    for name, (low, high) in ranges.items():
+        kind = schema.field(name).type
+        for bound, compare in ((low, pc.greater_equal), (high, pc.less_equal)):
+            if bound is not None:
+                part = compare(pc.field(name), pa.scalar(from_axis(bound, kind), kind))
+                condition = part if condition is None else condition & part
+    return condition
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_whole(f.type)}
+    texts = [f.name for f in schema if _is_text(f.type)]
+    return {
+        "compression": "snappy",
+        "use_dictionary": texts or False,
+        "column_encoding": deltas or None,
+        "row_group_size": ROW_GROUP,
+        "store_schema": True,
+    }
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _bounded(schema: pa.Schema) -> list[pa.Field]:
+    return [f for f in schema if is_orderable(f.type) and (f.name in BOUNDED or not f.name.startswith("_"))]
+
+
+def _footer_stats(footer: pq.FileMetaData, schema: pa.Schema) -> Stats:
+    if not footer.num_row_groups:
+        return {}
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    index = {groups[0].column(i).path_in_schema: i for i in range(footer.num_columns)}
+    stats: Stats = {}
+    for field in _bounded(schema):
+        if is_float_axis(field.type):
+            continue
+        found = [group.column(index[field.name]).statistics for group in groups]
+        if any(s is None or s.null_count is None for s in found):
+            continue
+        known = [s for s in found if s.has_min_max]
+        low = min((_on_axis(s.min, field.type) for s in known), default=None)
+        high = max((_on_axis(s.max, field.type) for s in known), default=None)
+        stats[field.name] = (low, high, sum(s.null_count for s in found))
+    return stats
+
+
+def _on_axis(value: object, kind: pa.DataType) -> Number:
+    return value if isinstance(value, int) else value_on_axis(value, kind)
+
+
+def _float_stats(table: pa.Table) -> Stats:
+    stats: Stats = {}
+    for field in _bounded(table.schema):
+        if is_float_axis(field.type) and table.num_rows:
+            values, valid = axis_of(table.column(field.name))
+            nulls = table.column(field.name).null_count
+            if np.isfinite(values[valid]).all() and valid.sum() + nulls == len(values) and valid.any():
+                stats[field.name] = (float(values[valid].min()), float(values[valid].max()), nulls)
+    return stats

@@ -1,0 +1,52 @@
+"""Compaction: adjacent small buckets become one, with the same rows in the same order.
+
+A folder is compacted when it holds more than `MAX_SMALL` buckets under `SMALL_ROWS` rows. So it holds at most
+that many small buckets, and a number of large ones that grows with its rows alone. A row is rewritten at most
+about `SMALL_ROWS / (MAX_SMALL * rows of an epoch)` times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clew.archive.buckets import write_bucket
+from clew.archive.record import FileEntry, Folder, Merge
+
+MAX_SMALL = 32
+SMALL_ROWS = 65_536
+LARGEST_ROWS = 1_048_576
+
+
+def plan(folder: Folder, leave: Iterable[str] = ()) -> list[list[FileEntry]]:
+    """The runs of adjacent small buckets to merge; `leave` names buckets that must stay as they are."""
+    kept = set(leave)
+    small = sum(entry.rows < SMALL_ROWS for entry in folder.files.values())
+    if small <= MAX_SMALL:
+        return []
+    return [run for run in _runs(folder.files.values(), kept) if len(run) > 1]
+
+
+def _runs(entries: Iterable[FileEntry], kept: set[str]) -> Iterator[list[FileEntry]]:
+    run: list[FileEntry] = []
+    rows = 0
+    for entry in entries:
+        fits = entry.rows < SMALL_ROWS and entry.path not in kept
+        if run and (not fits or rows + entry.rows > LARGEST_ROWS):
+            yield run
+            run, rows = [], 0
+        if fits:
+            run.append(entry)
+            rows += entry.rows
+    if run:
+        yield run
+
+
+def merge(folder: Path, run: Sequence[FileEntry]) -> Merge:
+    """Write the rows of `run` as one bucket; nothing is removed here."""
+    tables = [pq.read_table(folder / entry.path, partitioning=None) for entry in run]
+    table = pa.concat_tables(tables, promote_options="default")
+    return Merge(tuple(entry.path for entry in run), write_bucket(folder, table))

@@ -1,0 +1,85 @@
+"""Retention: whole buckets leave at the old end; removed files leave the disk when nobody can need them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from clew.archive import faults
+from clew.archive.layout import KINDS, Kind, Layout, checkpoint_epoch, is_bucket, is_temporary
+from clew.archive.record import Doomed, FileEntry, Folder, State
+from clew.model.axis import Number
+
+
+def age_out_plan(folder: Folder, keep_from: Number) -> list[FileEntry]:
+    """The buckets at the old end of a stream in which every row's order is below `keep_from`.
+
+    It stops at the first bucket that must stay, so what is left is always one unbroken run of seqs.
+    """
+    plan: list[FileEntry] = []
+    if folder.order is None:
+        return plan
+    for entry in folder.files.values():
+        if entry.overlaps(folder.order, keep_from, None):
+            break
+        plan.append(entry)
+    return plan
+
+
+def delete_doomed(doomed: Iterable[Doomed], path_of: Callable[[Doomed], Path], grace_s: float) -> list[Doomed]:
+    """Delete removed files that are past the grace; give back those that are not."""
+    horizon = time.time() - grace_s
+    waiting = []
+    for item in doomed:
+        if item.since > horizon:
+            waiting.append(item)
+        else:
+            path_of(item).unlink(missing_ok=True)
+            faults.step("file-deleted")
+    return waiting
+
+
+def leftovers(layout: Layout, state: State) -> Iterator[Path]:
+    """Files and checkpoint folders under clew's names that no record names: what a crash left behind."""
+    known: dict[tuple[Kind, Path], set[str]] = {}
+    for kind in KINDS:
+        for name, folder in state.folders(kind).items():
+            known[kind, layout.folder(kind, name)] = set(folder.files)
+    for item in state.doomed:
+        known.setdefault((item.kind, layout.folder(item.kind, item.name)), set()).add(item.path)
+    for kind in KINDS:
+        root = layout.root / kind
+        for place in sorted(root.iterdir()) if root.is_dir() else []:
+            if place.is_dir():
+                named = known.get((kind, place), set())
+                yield from (p for p in place.iterdir() if _is_leftover(p.name, named))
+                yield from _temporaries(place / "_delta_log")
+    yield from _temporaries(layout.epochs)
+    yield from _temporaries(layout.root)
+    if layout.checkpoints.is_dir():
+        named = set(state.checkpoints)
+        yield from (
+            p for p in layout.checkpoints.iterdir() if checkpoint_epoch(p.name) is not None and p.name not in named
+        )
+
+
+def _is_leftover(name: str, named: set[str]) -> bool:
+    return is_temporary(name) or (is_bucket(name) and name not in named)
+
+
+def _temporaries(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (p for p in folder.iterdir() if is_temporary(p.name))
+
+
+def sweep(layout: Layout, state: State) -> int:
+    """Delete what a crash left; nothing that is not clew's by its name. How many files and folders."""
+    found = list(leftovers(layout, state))
+    for path in found:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    return len(found)

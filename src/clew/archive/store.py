@@ -1,0 +1,359 @@
+"""The store: one folder that holds everything, and the commit that changes it.
+
+    with Store.create("store", {"time_zone": "UTC"}) as store:
+        record = store.begin(id="batch 1")
+        record.folder("streams", "readings").add.append(store.write_bucket("streams", "readings", table))
+        store.commit(record)
+        store.read_table("readings")
+
+A commit makes the buckets durable, then creates the epoch record: from there on the epoch is in the store, whole.
+The Delta logs follow; one that cannot is named in `behind` and is brought up later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from clew.archive import buckets, checkpoint, compaction, faults, retention
+from clew.archive.delta import DeltaLog
+from clew.archive.disk import sync_all, sync_folder, writing
+from clew.archive.journal import FOLD_EVERY, Journal
+from clew.archive.layout import KINDS, Kind, Layout
+from clew.archive.lock import StoreLock
+from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
+from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
+from clew.errors import StoreError
+from clew.model.axis import Number
+
+_log = logging.getLogger("clew.archive")
+
+
+class Store:
+    """A store open in this process, for writing or for reading only.
+
+    A reader takes no lock and stands at the epoch that was last when it was opened; `refresh` moves it on.
+    """
+
+    def __init__(
+        self, layout: Layout, manifest: Json, lock: StoreLock | None, journal: Journal, grace_s: float
+    ) -> None:
+        self.layout = layout
+        self.manifest = manifest
+        self.grace_s = grace_s
+        self.behind: dict[str, str] = {}
+        self._lock = lock
+        self._journal = journal
+        self._logs: dict[str, DeltaLog] = {}
+        self._broken: str | None = None
+        self.state = journal.load()
+
+    @staticmethod
+    def create(
+        path: str | Path,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        durable: bool = True,
+        grace_s: float = 300,
+        fold_every: int = FOLD_EVERY,
+    ) -> Store:
+        """Make a store in a new or empty folder and open it for writing."""
+        layout = Layout(Path(path))
+        check_free(layout.root)
+        with writing("a new store", layout.root):
+            layout.root.mkdir(parents=True, exist_ok=True)
+        lock = StoreLock(layout.lock)
+        try:
+            check_free(layout.root)
+            manifest = write_manifest(layout, settings or {}, durable=durable)
+            return Store(layout, manifest, lock, Journal(layout, durable, fold_every), grace_s)
+        except BaseException:
+            lock.release()
+            raise
+
+    @staticmethod
+    def open(
+        path: str | Path,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        read_only: bool = False,
+        durable: bool = True,
+        grace_s: float = 300,
+        fold_every: int = FOLD_EVERY,
+    ) -> Store:
+        """Open a store; `settings` that differ from the pinned ones are refused.
+
+        A writer takes the lock, sweeps what a crash left, and brings every Delta log to the last epoch.
+        `durable=False` leaves out the waits for the disk: safe against a killed process, not against a power cut.
+        """
+        layout = Layout(Path(path))
+        manifest = read_manifest(layout)
+        check_settings(layout.root, manifest["settings"], settings or {})
+        journal = Journal(layout, durable, fold_every)
+        if read_only:
+            return Store(layout, manifest, None, journal, grace_s)
+        lock = StoreLock(layout.lock)
+        try:
+            store = Store(layout, upgrade(layout, manifest), lock, journal, grace_s)
+            store._sweep()
+            store._follow_all()
+            return store
+        except BaseException:
+            lock.release()
+            raise
+
+    def close(self) -> None:
+        """Let the store go; a second call does nothing."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+        self._broken = self._broken or "it is closed"
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- what is there ---
+
+    @property
+    def last_epoch(self) -> int:
+        return self.state.epoch
+
+    @property
+    def settings(self) -> Json:
+        """The settings pinned when the store was made."""
+        return dict(self.manifest["settings"])
+
+    def refresh(self) -> int:
+        """Let a reader see what was committed since; the last epoch."""
+        if self._lock is None:
+            self.state = self._journal.load()
+        return self.state.epoch
+
+    def seen(self, id: str) -> int | None:
+        """The epoch in which the batch that its caller named `id` was committed."""
+        return self.state.ids.get(id)
+
+    def seen_batch(self, query: str, batch: int) -> bool:
+        """Whether a streaming query's batch, or a later one, was committed."""
+        return batch <= self.state.queries.get(query, -1)
+
+    def files(self, name: str, as_of: int | None = None, *, kind: Kind = "streams") -> list[FileEntry]:
+        """The buckets of a stream or table in seq order; as of an epoch, those that can hold rows of it."""
+        entries = self.state.folder(kind, name).files.values()
+        return [entry for entry in entries if entry.overlaps("_epoch", None, as_of)]
+
+    def path_of(self, name: str, entry: FileEntry | str, *, kind: Kind = "streams") -> Path:
+        """Where a bucket lies."""
+        return self.layout.folder(kind, name) / (entry if isinstance(entry, str) else entry.path)
+
+    def read_table(
+        self,
+        name: str,
+        columns: Sequence[str] | None = None,
+        ranges: buckets.Ranges | None = None,
+        *,
+        as_of: int | None = None,
+        kind: Kind = "streams",
+    ) -> pa.Table:
+        """The rows of a stream or table in seq order, those within `ranges` only.
+
+        `ranges` maps a column to (low, high), both inclusive or None, as points of the column's axis; buckets and
+        row groups outside are not read. `as_of` keeps the rows that had come in by that epoch.
+        """
+        folder = self.state.folder(kind, name)
+        if folder.schema is None:
+            raise StoreError(f"{kind[:-1]} '{name}' has no schema yet")
+        wanted = dict(ranges or {})
+        if as_of is not None and "_epoch" in folder.schema.names:
+            wanted["_epoch"] = (wanted.get("_epoch", (None, None))[0], as_of)
+        entries = list(folder.files.values())
+        return buckets.read_buckets(self.layout.folder(kind, name), entries, folder.schema, columns, wanted)
+
+    # --- an epoch ---
+
+    def begin(self, *, id: str | None = None, query: tuple[str, int] | None = None) -> EpochRecord:
+        """The next epoch's record, still empty."""
+        return EpochRecord(epoch=self.state.epoch + 1, stamp=self.state.stamp, id=id, query=query)
+
+    def write_bucket(self, kind: Kind, name: str, table: pa.Table) -> FileEntry:
+        """Write a bucket; it is in the store once a committed record adds it."""
+        self._check_writable()
+        return buckets.write_bucket(self.layout.folder(kind, name), table)
+
+    def compact(self, record: EpochRecord) -> int:
+        """Merge the small buckets of every folder that has too many; the record says so. How many were merged."""
+        self._check_writable()
+        merged = 0
+        for kind in KINDS:
+            for name, folder in self.state.folders(kind).items():
+                change = record.folders(kind).get(name)
+                leave = change.removed() if change else ()
+                for run in compaction.plan(folder, leave):
+                    made = compaction.merge(self.layout.folder(kind, name), run)
+                    record.folder(kind, name).merges.append(made)
+                    merged += len(run)
+        return merged
+
+    def age_out_plan(self, name: str, keep_from: Number, *, kind: Kind = "streams") -> list[str]:
+        """The buckets that a retention from `keep_from` on lets go, for `FolderChange.age_out`."""
+        return [entry.path for entry in retention.age_out_plan(self.state.folder(kind, name), keep_from)]
+
+    def commit(self, record: EpochRecord) -> None:
+        """Make the epoch durable, whole or not at all.
+
+        After an error the store is as it was, and the record's buckets are deleted. After an error behind the
+        commit itself the store must be opened again. `Fenced`: another engine has taken the epoch.
+        """
+        self._check_writable()
+        self._complete(record)
+        faults.step("commit-begun")
+        try:
+            if self._journal.durable:
+                self._sync(record)
+            faults.step("buckets-synced")
+            self._journal.append(record)
+        except BaseException as error:
+            if self.layout.record(record.epoch).exists():
+                self._broken = f"its last commit ended in {type(error).__name__}"
+            else:
+                self._discard(record)
+            raise
+        sizes = {
+            (kind, name): [(path, self.state.folders(kind)[name].files[path].bytes) for path in change.removed()]
+            for kind in KINDS
+            for name, change in record.folders(kind).items()
+            if change.removed()
+        }
+        self.state.apply(record)
+        for name, change in record.streams.items():
+            self._follow(name, change, sizes.get(("streams", name), []))
+        faults.step("delta-followed")
+        self.vacuum()
+        if self._journal.fold_due(record.epoch):
+            self._journal.fold(self.state)
+
+    def vacuum(self) -> None:
+        """Delete removed files that are past the grace."""
+        if self.state.doomed:
+            self.state.doomed = retention.delete_doomed(
+                self.state.doomed, lambda item: self.layout.folder(item.kind, item.name) / item.path, self.grace_s
+            )
+
+    # --- checkpoints ---
+
+    def write_checkpoint(self, epoch: int, tables: checkpoint.Tables, meta: Json) -> str:
+        """Write the states of all boxes as of `epoch`; the name goes into the record as `checkpoint`."""
+        self._check_writable()
+        return checkpoint.write_checkpoint(self.layout.checkpoints, epoch, tables, meta, durable=self._journal.durable)
+
+    def read_checkpoint(self, name: str) -> tuple[dict[str, dict[str, pa.Table]], Json]:
+        """What `write_checkpoint` was given; `StoreError` that names the file if it is not whole."""
+        return checkpoint.read_checkpoint(self.layout.checkpoints, name)
+
+    def drop_checkpoints(self, before: int) -> list[str]:
+        """Delete the checkpoints of epochs below `before`, never the newest; their names."""
+        self._check_writable()
+        dropped = checkpoint.drop_checkpoints(self.layout.checkpoints, self.state.checkpoints, before)
+        self.state.checkpoints = [name for name in self.state.checkpoints if name not in dropped]
+        return dropped
+
+    # --- inside ---
+
+    def _check_writable(self) -> None:
+        if self._broken:
+            raise StoreError(f"store '{self.layout.root}' takes no more epochs: {self._broken}", hint="open it again")
+        if self._lock is None:
+            raise StoreError(f"store '{self.layout.root}' is open for reading only")
+
+    def _complete(self, record: EpochRecord) -> None:
+        """Check a record against the state before anything of it is durable; fill in schemas."""
+        if record.epoch != self.state.epoch + 1:
+            raise StoreError(f"epoch {record.epoch} does not follow epoch {self.state.epoch}")
+        for kind in KINDS:
+            for name, change in record.folders(kind).items():
+                folder = self.state.folders(kind).get(name)
+                live = folder.files if folder else {}
+                unknown = [path for path in change.removed() if path not in live]
+                twice = len(change.removed()) != len(set(change.removed()))
+                if unknown or twice:
+                    raise StoreError(
+                        f"epoch {record.epoch} removes buckets of {kind[:-1]} '{name}' that are not there",
+                        details=[f"buckets: {', '.join(unknown or change.removed())}"],
+                    )
+                self._complete_schema(kind, name, change, folder.schema if folder else None)
+
+    def _complete_schema(self, kind: Kind, name: str, change: FolderChange, known: pa.Schema | None) -> None:
+        if known is None and change.schema is None and change.add:
+            change.schema = pq.read_schema(self.path_of(name, change.add[0], kind=kind))
+        if known is not None and change.schema is not None:
+            if not change.schema.equals(known):
+                raise StoreError(
+                    f"{kind[:-1]} '{name}' has another schema in the store",
+                    details=[
+                        f"in the store: {', '.join(map(str, known))}",
+                        f"given: {', '.join(map(str, change.schema))}",
+                    ],
+                )
+            change.schema = None
+        if kind == "streams" and known is None and change.schema is None:
+            raise StoreError(f"stream '{name}' is new and has neither a schema nor rows")
+
+    def _sync(self, record: EpochRecord) -> None:
+        paths = []
+        for kind in KINDS:
+            for name, change in record.folders(kind).items():
+                paths += [self.path_of(name, entry, kind=kind) for entry in change.added()]
+                if name not in self.state.folders(kind) and change.added():
+                    sync_folder(self.layout.root / kind)
+                    sync_folder(self.layout.root)
+        with writing("the buckets of an epoch", self.layout.root):
+            sync_all(paths)
+
+    def _discard(self, record: EpochRecord) -> None:
+        for kind in KINDS:
+            for name, change in record.folders(kind).items():
+                for entry in change.added():
+                    self.path_of(name, entry, kind=kind).unlink(missing_ok=True)
+
+    def _follow(self, name: str, change: FolderChange, removed: list[tuple[str, int]]) -> None:
+        """Bring one Delta log to the epoch just committed. A failure here costs nothing but that log's lag."""
+        faults.step("delta-written")
+        folder = self.state.streams[name]
+        try:
+            log = self._logs.get(name)
+            if log is None or name in self.behind:
+                self._logs[name] = self._open_log(name)
+            elif change.changes_files:
+                assert folder.schema is not None
+                quiet = {*(path for m in change.merges for path in m.remove), *(m.add.path for m in change.merges)}
+                log.commit(folder.epoch, folder.schema, change.added(), removed, quiet)
+                if log.checkpoint_due:
+                    log.checkpoint(self.grace_s)
+            self.behind.pop(name, None)
+        except (OSError, StoreError) as error:
+            if name not in self.behind:
+                _log.warning("the Delta log of stream '%s' could not follow epoch %d: %s", name, folder.epoch, error)
+            self.behind[name] = str(error)
+
+    def _open_log(self, name: str) -> DeltaLog:
+        folder = self.state.streams[name]
+        return DeltaLog.open(self.layout.folder("streams", name), folder.schema, folder.files, folder.epoch)
+
+    def _follow_all(self) -> None:
+        for name in self.state.streams:
+            self._logs[name] = self._open_log(name)
+
+    def _sweep(self) -> None:
+        retention.sweep(self.layout, self.state)
+        self.vacuum()
