@@ -1,7 +1,8 @@
 """The archive: everything a store holds, and the one commit by which it changes."""
 
 from clew.archive.buckets import describe_bucket, write_bucket
-from clew.archive.record import EpochRecord, FileEntry, Folder, FolderChange, Gone, Merge, State
+from clew.archive.record import EpochRecord, FileEntry, FolderChange, Merge
+from clew.archive.state import Folder, Gone, State
 from clew.archive.store import Store
 
 __all__ = [

@@ -37,15 +37,17 @@ APP = "clew"
 CHECKPOINT_EVERY = 64
 TOMBSTONES = "interval 1 hour"
 _ENTRY = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _ANY_VERSION = re.compile(r"(\d{20})\..*")
 
 
 @dataclass
 class DeltaLog:
-    """The log of one table, and where it stands: `version` of its last commit, `epoch` that commit stands for."""
+    """The log of one table: `version` of its last commit and of its last checkpoint, `epoch` it has come to."""
 
     folder: Path
     version: int
+    checkpointed: int
     epoch: int
 
     @staticmethod
@@ -60,7 +62,7 @@ class DeltaLog:
                 folder.mkdir(parents=True, exist_ok=True)
                 table = DeltaTable.create(str(folder), schema, configuration=_CONFIGURATION)
             at = table.transaction_version(APP)
-            log = DeltaLog(folder, table.version(), 0 if at is None else at)
+            log = DeltaLog(folder, table.version(), _last_checkpoint(logs), 0 if at is None else at)
             if log.epoch != epoch:
                 log._reconcile(table, schema, live, epoch)
         except (DeltaError, OSError) as error:
@@ -116,7 +118,7 @@ class DeltaLog:
     def checkpoint(self, grace_s: float) -> None:
         """Fold the log into a Delta checkpoint and delete what it makes superfluous."""
         table = DeltaTable(str(self.folder))
-        self.version = table.version()
+        self.version = self.checkpointed = table.version()
         table.create_checkpoint()
         faults.step("delta-checkpointed")
         horizon = time.time() - grace_s
@@ -127,7 +129,7 @@ class DeltaLog:
 
     @property
     def checkpoint_due(self) -> bool:
-        return self.version > 0 and self.version % CHECKPOINT_EVERY == 0
+        return self.version - self.checkpointed >= CHECKPOINT_EVERY
 
     def _entry(self, version: int) -> Path:
         return self.folder / "_delta_log" / f"{version:020d}.json"
@@ -138,6 +140,11 @@ _CONFIGURATION = {
     "delta.checkpointInterval": "1000000",
     "delta.deletedFileRetentionDuration": TOMBSTONES,
 }
+
+
+def _last_checkpoint(logs: Path) -> int:
+    found = [int(m[1]) for p in logs.iterdir() if (m := _CHECKPOINT.fullmatch(p.name))]
+    return max(found, default=0)
 
 
 def _drop_torn_entries(logs: Path) -> None:

@@ -7,25 +7,28 @@ and `2 * fold_every` records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from clew.archive import faults
 from clew.archive.disk import sync_folder, write_new, write_over, writing
+from clew.archive.ids import SeenIds
 from clew.archive.layout import Layout, base_epoch, record_epoch
-from clew.archive.record import EpochRecord, State, decode, encode
+from clew.archive.record import EpochRecord, decode, encode
+from clew.archive.state import State
 from clew.errors import Fenced, StoreError
 
 FOLD_EVERY = 32
 _TRIES = 5
 
 
-@dataclass(frozen=True)
 class Journal:
     """The records of one store."""
 
-    layout: Layout
-    durable: bool = True
-    fold_every: int = FOLD_EVERY
+    def __init__(self, layout: Layout, *, durable: bool = True, fold_every: int = FOLD_EVERY) -> None:
+        self.layout = layout
+        self.durable = durable
+        self.fold_every = fold_every
+        self.ids = SeenIds(layout.epochs)
+        self._base = 0
+        self._base_segments: set[str] = set()
 
     def load(self) -> State:
         """The fold of all records. A reader beside a writer starts again if records are folded under it."""
@@ -49,15 +52,16 @@ class Journal:
                 break
             except StoreError as error:
                 damage = damage or error
-        last = max(records, default=0)
-        if damage is not None and state.epoch + 1 not in records:
+        # A damaged base is no loss while the records that it folds are still there.
+        if damage is not None and not {*range(state.epoch + 1, max(bases) + 1)} <= records:
             raise damage
-        for epoch in range(state.epoch + 1, last + 1):
+        self._base, self._base_segments = state.epoch, set(state.id_segments)
+        for epoch in range(state.epoch + 1, max(records, default=0) + 1):
             path = self.layout.record(epoch)
             state.apply(EpochRecord.from_json(decode(path.read_bytes(), path)))
         return state
 
-    def append(self, record: EpochRecord) -> None:
+    def create(self, record: EpochRecord) -> None:
         """Create the record: the commit. `Fenced` if another engine has committed this epoch, or gone past it."""
         path = self.layout.record(record.epoch)
         with writing("an epoch record", path):
@@ -67,32 +71,40 @@ class Journal:
                 raise self._fenced(record.epoch) from None
         records, bases = self._listing()
         if max(*records, *bases, 0) > record.epoch:
-            # The others' record of this epoch was folded and deleted already; no reader looks at this one.
+            # The others' record of this epoch is folded and deleted already; no reader looks at this one.
             path.unlink()
             raise self._fenced(record.epoch)
         faults.step("record-created")
+
+    def settle(self) -> None:
+        """Make the newest record survive a power failure."""
         if self.durable:
-            sync_folder(self.layout.epochs)
+            with writing("an epoch record", self.layout.epochs):
+                sync_folder(self.layout.epochs)
         faults.step("record-durable")
+
+    def fold_due(self, epoch: int) -> bool:
+        return epoch - self._base >= self.fold_every
 
     def fold(self, state: State) -> None:
         """Write `state` as a base, and delete what the base before it holds."""
         path = self.layout.base(state.epoch)
-        records, bases = self._listing()
+        before = self._base
         with writing("the folded records", path):
+            self.ids.fold(state, durable=self.durable)
             write_over(path, encode(state.to_json()), durable=self.durable, between="base-written")
         faults.step("base-created")
-        before = max((epoch for epoch in bases if epoch < state.epoch), default=0)
+        keep = self._base_segments | set(state.id_segments)
+        self._base, self._base_segments = state.epoch, set(state.id_segments)
+        records, bases = self._listing()
         for epoch in sorted(records):
             if epoch <= before:
                 self.layout.record(epoch).unlink(missing_ok=True)
         for epoch in bases:
             if epoch < before:
                 self.layout.base(epoch).unlink(missing_ok=True)
+        self.ids.sweep(keep)
         faults.step("records-dropped")
-
-    def fold_due(self, epoch: int) -> bool:
-        return epoch % self.fold_every == 0
 
     def _listing(self) -> tuple[set[int], set[int]]:
         names = [path.name for path in self.layout.epochs.iterdir()]

@@ -27,6 +27,7 @@ _BUCKET = re.compile(r"bucket-[0-9a-f]{32}\.parquet")
 _TEMPORARY = re.compile(r"\.clew-[0-9a-f]{32}\.tmp")
 _RECORD = re.compile(r"(\d{12})\.json")
 _BASE = re.compile(r"(\d{12})\.base\.json")
+_IDS = re.compile(r"ids-(\d{12})\.json")
 _CHECKPOINT = re.compile(r"(\d{12})-[0-9a-f]{8}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|^[._-]")
 
@@ -110,6 +111,12 @@ def record_epoch(name: str) -> int | None:
 def base_epoch(name: str) -> int | None:
     """The epoch of a base's file name; None if it is no base."""
     match = _BASE.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def ids_epoch(name: str) -> int | None:
+    """The epoch of a file of seen ids; None if it is none."""
+    match = _IDS.fullmatch(name)
     return int(match[1]) if match else None
 
 

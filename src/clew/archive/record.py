@@ -1,8 +1,4 @@
-"""What an epoch record says, and what all records together say.
-
-A record is a change: files added and removed per folder, numbers used up, names of what was made beside.
-`State` is the fold of all records; a base is a `State` written down, so that opening reads few files.
-"""
+"""What an epoch record says: files added and removed per folder, numbers used up, names of what was made beside."""
 
 from __future__ import annotations
 
@@ -17,11 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from clew.archive.layout import KINDS, Kind
-from clew.errors import StoreError, UnknownStream, nearest
+from clew.archive.layout import Kind
+from clew.errors import StoreError
 
 Json = dict[str, Any]
-RECENT_EPOCHS = 200
 
 
 def now() -> str:
@@ -194,187 +189,6 @@ class EpochRecord:
             boxes=data["boxes"],
             created_at=data["created_at"],
         )
-
-
-@dataclass
-class Gone:
-    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`."""
-
-    rows: int
-    seq: int | None
-    stamp: int | None
-    order: float | int | None
-    epoch: int
-
-
-@dataclass
-class Folder:
-    """One stream or table as of the last epoch. `files` are in seq order; `epoch` last changed them."""
-
-    files: dict[str, FileEntry] = field(default_factory=dict)
-    seq: int = 0
-    schema: pa.Schema | None = None
-    order: str | None = None
-    meta: Json = field(default_factory=dict)
-    gone: Gone | None = None
-    epoch: int = 0
-
-    @property
-    def rows(self) -> int:
-        return sum(entry.rows for entry in self.files.values())
-
-    def apply(self, change: FolderChange, epoch: int) -> None:
-        for merge in change.merges:
-            self._merge(merge)
-        if change.age_out:
-            self.gone = _gone(self, [self.files[path] for path in change.age_out], epoch)
-        for path in (*change.remove, *change.age_out):
-            del self.files[path]
-        for entry in change.add:
-            self.files[entry.path] = entry
-        if change.changes_files:
-            self.epoch = epoch
-        self.seq = self.seq if change.seq is None else change.seq
-        self.schema = self.schema if change.schema is None else change.schema
-        self.order = self.order if change.order is None else change.order
-        self.meta |= change.meta
-
-    def _merge(self, merge: Merge) -> None:
-        removed, files = set(merge.remove), {}
-        for path, entry in self.files.items():
-            if path == merge.remove[0]:
-                files[merge.add.path] = merge.add
-            if path not in removed:
-                files[path] = entry
-        self.files = files
-
-    def to_json(self) -> Json:
-        return {
-            "files": [entry.to_json() for entry in self.files.values()],
-            "seq": self.seq,
-            "schema": None if self.schema is None else schema_to_text(self.schema),
-            "order": self.order,
-            "meta": self.meta,
-            "gone": None if self.gone is None else vars(self.gone),
-            "epoch": self.epoch,
-        }
-
-    @staticmethod
-    def from_json(data: Json) -> Folder:
-        return Folder(
-            files={entry["path"]: FileEntry.from_json(entry) for entry in data["files"]},
-            seq=data["seq"],
-            schema=None if data["schema"] is None else schema_from_text(data["schema"]),
-            order=data["order"],
-            meta=data["meta"],
-            gone=None if data["gone"] is None else Gone(**data["gone"]),
-            epoch=data["epoch"],
-        )
-
-
-def _gone(folder: Folder, entries: list[FileEntry], epoch: int) -> Gone:
-    old = folder.gone
-
-    def greatest(column: str | None, before: float | int | None) -> Any:
-        bounds = [entry.stats[column][1] for entry in entries if column is not None and column in entry.stats]
-        known = [value for value in (*bounds, before) if value is not None]
-        return max(known, default=None)
-
-    return Gone(
-        rows=sum(entry.rows for entry in entries) + (old.rows if old else 0),
-        seq=greatest("_seq", old.seq if old else None),
-        stamp=greatest("_stamp", old.stamp if old else None),
-        order=greatest(folder.order, old.order if old else None),
-        epoch=epoch,
-    )
-
-
-@dataclass(frozen=True)
-class Doomed:
-    """A file that no record names any more, and since when (seconds since 1970)."""
-
-    kind: Kind
-    name: str
-    path: str
-    since: float
-
-
-@dataclass
-class State:
-    """The fold of all epoch records: what is in the store as of `epoch`."""
-
-    epoch: int = 0
-    stamp: int = 0
-    streams: dict[str, Folder] = field(default_factory=dict)
-    tables: dict[str, Folder] = field(default_factory=dict)
-    ids: dict[str, int] = field(default_factory=dict)
-    queries: dict[str, int] = field(default_factory=dict)
-    checkpoints: list[str] = field(default_factory=list)
-    advances: list[Json] = field(default_factory=list)
-    sources: Json = field(default_factory=dict)
-    offsets: Json = field(default_factory=dict)
-    settings: Json = field(default_factory=dict)
-    network: Json | None = None
-    recent: list[Json] = field(default_factory=list)
-    doomed: list[Doomed] = field(default_factory=list)
-
-    def folders(self, kind: Kind) -> dict[str, Folder]:
-        return self.streams if kind == "streams" else self.tables
-
-    def folder(self, kind: Kind, name: str) -> Folder:
-        """A folder that is there; `UnknownStream` if it is not."""
-        known = self.folders(kind)
-        if name not in known:
-            raise UnknownStream(
-                f"the store has no {kind[:-1]} '{name}'",
-                details=[f"{kind}: {', '.join(sorted(known)) or 'none'}"],
-                hint=nearest(name, known),
-            )
-        return known[name]
-
-    @property
-    def checkpoint(self) -> str | None:
-        """The newest checkpoint's name."""
-        return self.checkpoints[-1] if self.checkpoints else None
-
-    def apply(self, record: EpochRecord) -> None:
-        """Take one record in; it must be the next."""
-        self.epoch, self.stamp = record.epoch, max(self.stamp, record.stamp)
-        removed_at = datetime.fromisoformat(record.created_at).timestamp()
-        for kind in KINDS:
-            for name, change in record.folders(kind).items():
-                self.folders(kind).setdefault(name, Folder()).apply(change, record.epoch)
-                self.doomed += [Doomed(kind, name, path, removed_at) for path in change.removed()]
-        if record.id is not None:
-            self.ids[record.id] = record.epoch
-        if record.query is not None:
-            self.queries[record.query[0]] = record.query[1]
-        if record.checkpoint is not None:
-            self.checkpoints.append(record.checkpoint)
-            self.advances = []
-        else:
-            self.advances += [{"epoch": record.epoch, **advance} for advance in record.advances]
-        self.sources |= record.sources
-        self.offsets |= record.offsets
-        self.settings |= record.settings
-        self.network = self.network if record.network is None else record.network
-        summary = {key: getattr(record, key) for key in ("epoch", "created_at", "id", "stamp", "checkpoint", "boxes")}
-        self.recent = [*self.recent[-(RECENT_EPOCHS - 1) :], summary]
-
-    def to_json(self) -> Json:
-        data = dict(vars(self))
-        for kind in KINDS:
-            data[kind] = {name: folder.to_json() for name, folder in self.folders(kind).items()}
-        data["doomed"] = [vars(doomed) for doomed in self.doomed]
-        return data
-
-    @staticmethod
-    def from_json(data: Json) -> State:
-        data = dict(data)
-        for kind in KINDS:
-            data[kind] = {name: Folder.from_json(folder) for name, folder in data[kind].items()}
-        data["doomed"] = [Doomed(**doomed) for doomed in data["doomed"]]
-        return State(**data)
 
 
 def schema_to_text(schema: pa.Schema) -> str:

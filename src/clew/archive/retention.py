@@ -9,7 +9,8 @@ from pathlib import Path
 
 from clew.archive import faults
 from clew.archive.layout import KINDS, Kind, Layout, checkpoint_epoch, is_bucket, is_temporary
-from clew.archive.record import Doomed, FileEntry, Folder, State
+from clew.archive.record import FileEntry
+from clew.archive.state import Doomed, Folder, State
 from clew.model.axis import Number
 
 

@@ -12,14 +12,16 @@ The Delta logs follow; one that cannot is named in `behind` and is brought up la
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake.exceptions import DeltaError
 
 from clew.archive import buckets, checkpoint, compaction, faults, retention
 from clew.archive.delta import DeltaLog
@@ -29,7 +31,7 @@ from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
 from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
-from clew.errors import StoreError
+from clew.errors import Fenced, StoreError
 from clew.model.axis import Number
 
 _log = logging.getLogger("clew.archive")
@@ -72,7 +74,7 @@ class Store:
         try:
             check_free(layout.root)
             manifest = write_manifest(layout, settings or {}, durable=durable)
-            return Store(layout, manifest, lock, Journal(layout, durable, fold_every), grace_s)
+            return Store(layout, manifest, lock, Journal(layout, durable=durable, fold_every=fold_every), grace_s)
         except BaseException:
             lock.release()
             raise
@@ -95,7 +97,7 @@ class Store:
         layout = Layout(Path(path))
         manifest = read_manifest(layout)
         check_settings(layout.root, manifest["settings"], settings or {})
-        journal = Journal(layout, durable, fold_every)
+        journal = Journal(layout, durable=durable, fold_every=fold_every)
         if read_only:
             return Store(layout, manifest, None, journal, grace_s)
         lock = StoreLock(layout.lock)
@@ -142,7 +144,7 @@ class Store:
 
     def seen(self, id: str) -> int | None:
         """The epoch in which the batch that its caller named `id` was committed."""
-        return self.state.ids.get(id)
+        return self._journal.ids.find(id, self.state)
 
     def seen_batch(self, query: str, batch: int) -> bool:
         """Whether a streaming query's batch, or a later one, was committed."""
@@ -192,17 +194,20 @@ class Store:
         return buckets.write_bucket(self.layout.folder(kind, name), table)
 
     def compact(self, record: EpochRecord) -> int:
-        """Merge the small buckets of every folder that has too many; the record says so. How many were merged."""
+        """Merge small buckets where there are too many; the record says so. How many buckets were merged.
+
+        One folder in sixteen an epoch, the worst first, so that no epoch pays for all of them.
+        """
         self._check_writable()
+        folders = [(kind, name, folder) for kind in KINDS for name, folder in self.state.folders(kind).items()]
+        folders.sort(key=lambda item: -compaction.count_small(item[2]))
         merged = 0
-        for kind in KINDS:
-            for name, folder in self.state.folders(kind).items():
-                change = record.folders(kind).get(name)
-                leave = change.removed() if change else ()
-                for run in compaction.plan(folder, leave):
-                    made = compaction.merge(self.layout.folder(kind, name), run)
-                    record.folder(kind, name).merges.append(made)
-                    merged += len(run)
+        for kind, name, folder in folders[: 1 + len(folders) // 16]:
+            change = record.folders(kind).get(name)
+            for run in compaction.plan(folder, change.removed() if change else ()):
+                made = compaction.merge(self.layout.folder(kind, name), run)
+                record.folder(kind, name).merges.append(made)
+                merged += len(run)
         return merged
 
     def age_out_plan(self, name: str, keep_from: Number, *, kind: Kind = "streams") -> list[str]:
@@ -212,8 +217,8 @@ class Store:
     def commit(self, record: EpochRecord) -> None:
         """Make the epoch durable, whole or not at all.
 
-        After an error the store is as it was, and the record's buckets are deleted. After an error behind the
-        commit itself the store must be opened again. `Fenced`: another engine has taken the epoch.
+        An error before the record is created leaves the store as it was and deletes the record's buckets. After
+        one behind it, and after `Fenced` (another engine has taken the epoch), the store must be opened again.
         """
         self._check_writable()
         self._complete(record)
@@ -222,26 +227,31 @@ class Store:
             if self._journal.durable:
                 self._sync(record)
             faults.step("buckets-synced")
-            self._journal.append(record)
-        except BaseException as error:
-            if self.layout.record(record.epoch).exists():
-                self._broken = f"its last commit ended in {type(error).__name__}"
-            else:
-                self._discard(record)
+            self._journal.create(record)
+        except Fenced:
+            self._broken = "another engine has committed to it"
+            self.discard(record)
             raise
-        sizes = {
-            (kind, name): [(path, self.state.folders(kind)[name].files[path].bytes) for path in change.removed()]
-            for kind in KINDS
-            for name, change in record.folders(kind).items()
-            if change.removed()
-        }
-        self.state.apply(record)
-        for name, change in record.streams.items():
-            self._follow(name, change, sizes.get(("streams", name), []))
-        faults.step("delta-followed")
-        self.vacuum()
-        if self._journal.fold_due(record.epoch):
-            self._journal.fold(self.state)
+        except BaseException as error:
+            # An interrupt can strike between the record's creation and this line.
+            if self.layout.record(record.epoch).exists():
+                self._broken = f"its last commit was cut off by {type(error).__name__}"
+            else:
+                self.discard(record)
+            raise
+        try:
+            self._journal.settle()
+            self._take_in(record)
+        except BaseException as error:
+            self._broken = f"its last commit was cut off by {type(error).__name__}"
+            raise
+
+    def discard(self, record: EpochRecord) -> None:
+        """Delete the buckets of a record that will not be committed."""
+        for kind in KINDS:
+            for name, change in record.folders(kind).items():
+                for entry in change.added():
+                    self.path_of(name, entry, kind=kind).unlink(missing_ok=True)
 
     def vacuum(self) -> None:
         """Delete removed files that are past the grace."""
@@ -320,31 +330,48 @@ class Store:
         with writing("the buckets of an epoch", self.layout.root):
             sync_all(paths)
 
-    def _discard(self, record: EpochRecord) -> None:
-        for kind in KINDS:
-            for name, change in record.folders(kind).items():
-                for entry in change.added():
-                    self.path_of(name, entry, kind=kind).unlink(missing_ok=True)
+    def _take_in(self, record: EpochRecord) -> None:
+        """What follows a commit. What fails here is only late: it is logged and tried again with the next epoch."""
+        removed = {
+            name: [(path, self.state.streams[name].files[path].bytes) for path in change.removed()]
+            for name, change in record.streams.items()
+            if change.removed()
+        }
+        self.state.apply(record)
+        for name in [n for n in self.state.streams if n in record.streams or n in self.behind]:
+            faults.step("delta-written")
+            change = record.streams.get(name, FolderChange())
+            with self._late(name):
+                self._follow(name, change, removed.get(name, []))
+        faults.step("delta-followed")
+        due = [name for name, log in self._logs.items() if log.checkpoint_due and name not in self.behind]
+        for name in due[: 1 + len(due) // 16]:
+            with self._late(name):
+                self._logs[name].checkpoint(self.grace_s)
+        with self._late("epoch records"):
+            self.vacuum()
+            if self._journal.fold_due(record.epoch):
+                self._journal.fold(self.state)
+
+    @contextlib.contextmanager
+    def _late(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, DeltaError, StoreError) as error:
+            if name not in self.behind:
+                _log.warning("'%s' could not follow epoch %d: %s", name, self.state.epoch, error)
+            self.behind[name] = str(error)
+        else:
+            self.behind.pop(name, None)
 
     def _follow(self, name: str, change: FolderChange, removed: list[tuple[str, int]]) -> None:
-        """Bring one Delta log to the epoch just committed. A failure here costs nothing but that log's lag."""
-        faults.step("delta-written")
-        folder = self.state.streams[name]
-        try:
-            log = self._logs.get(name)
-            if log is None or name in self.behind:
-                self._logs[name] = self._open_log(name)
-            elif change.changes_files:
-                assert folder.schema is not None
-                quiet = {*(path for m in change.merges for path in m.remove), *(m.add.path for m in change.merges)}
-                log.commit(folder.epoch, folder.schema, change.added(), removed, quiet)
-                if log.checkpoint_due:
-                    log.checkpoint(self.grace_s)
-            self.behind.pop(name, None)
-        except (OSError, StoreError) as error:
-            if name not in self.behind:
-                _log.warning("the Delta log of stream '%s' could not follow epoch %d: %s", name, folder.epoch, error)
-            self.behind[name] = str(error)
+        """Bring one Delta log to the epoch just committed."""
+        folder, log = self.state.streams[name], self._logs.get(name)
+        if log is None or name in self.behind:
+            self._logs[name] = self._open_log(name)
+        elif change.changes_files:
+            quiet = {*(path for m in change.merges for path in m.remove), *(m.add.path for m in change.merges)}
+            log.commit(folder.epoch, folder.schema, change.added(), removed, quiet)
 
     def _open_log(self, name: str) -> DeltaLog:
         folder = self.state.streams[name]
