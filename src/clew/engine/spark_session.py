@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import shutil
 import site
@@ -119,7 +120,8 @@ def local_session(
         except (PySparkException, OSError) as problem:
             raise _not_started(java, memory or default_memory()) from problem
     if not verbose:
-        spark.sparkContext.setLogLevel("ERROR")
+        # pyspark prints every failed query as JSON besides raising it
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 

@@ -137,7 +137,9 @@ def _parse_duration(text: str, what: str) -> Fraction:
         unit = match[2].lower() if match else ""
         factor = _MICROS.get(unit) or _MICROS.get(unit.removesuffix("s"))
         if match is None or factor is None:
-            raise WindowError(f"cannot read {what}='{text}' as a duration", hint="write it like '5 minutes' or '1 hour'")
+            raise WindowError(
+                f"cannot read {what}='{text}' as a duration", hint="write it like '5 minutes' or '1 hour'"
+            )
         total += Fraction(match[1]) * factor
         rest = rest[match.end() :].strip(" ,")
     return total

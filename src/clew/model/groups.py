@@ -44,7 +44,9 @@ def codes_of(column: pa.ChunkedArray | pa.Array) -> Ints:
 def _encode_floats(column: pa.Array) -> pa.DictionaryArray:
     values = np.asarray(column.fill_null(0.0))
     words, index = np.unique(values, return_inverse=True)  # one NaN, sorted to the end
-    return pa.DictionaryArray.from_arrays(pa.array(index, pa.int64(), mask=np.asarray(column.is_null())), pa.array(words))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(index, pa.int64(), mask=np.asarray(column.is_null())), pa.array(words)
+    )
 
 
 def group_codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
@@ -83,7 +85,9 @@ def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:
     total = np.zeros(len(table), np.int64)
     for i, name in enumerate(by):
         column = normal(table.column(name)).dictionary_encode()
-        words = pd.util.hash_array(np.array(column.dictionary.cast(pa.string()).to_pylist(), dtype=object), categorize=False)
+        words = pd.util.hash_array(
+            np.array(column.dictionary.cast(pa.string()).to_pylist(), dtype=object), categorize=False
+        )
         hashes = np.append(words.astype(np.int64), np.int64(7))  # the last one stands for null
         total = mix(total ^ hashes[np.asarray(column.indices.fill_null(len(words)))], i)
     return total
@@ -91,7 +95,7 @@ def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:
 
 def sort_by(*keys: Ints) -> Ints:
     """The stable order of rows by several keys, the first key first."""
-    live = [k for k in keys if len(k) and k[0] != k[-1] or (len(k) and (k != k[0]).any())]
+    live = [k for k in keys if (len(k) and k[0] != k[-1]) or (len(k) and (k != k[0]).any())]
     if not live:
         return np.arange(len(keys[0]) if keys else 0)
     if len(live) == 1:

@@ -18,7 +18,9 @@ def parse_schema(text: str) -> pa.Schema:
     for part in _split_top(text):
         pieces = part.strip().replace(":", " ", 1).split(None, 1)
         if len(pieces) != 2:
-            raise SchemaError(f"cannot read '{part.strip()}' in schema '{text}'", hint="write NAME TYPE, NAME TYPE, ...")
+            raise SchemaError(
+                f"cannot read '{part.strip()}' in schema '{text}'", hint="write NAME TYPE, NAME TYPE, ..."
+            )
         name, type_text = pieces
         name = name.strip("`")
         if name.startswith("_"):

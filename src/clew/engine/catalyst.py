@@ -1,0 +1,80 @@
+"""Expressions that only Spark can evaluate, over rows in the driver; failing rows found by bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from clew.engine.plan import Stateless
+from clew.errors import BoxFailed
+from clew.model.rows import Bools, Rows
+from clew.operators.base import Refused
+
+ROW = "_row"
+
+
+class Catalyst:
+    """Evaluates stateless steps with Spark SQL. `session` is asked for at first use."""
+
+    def __init__(self, session: Callable[[], object]) -> None:
+        self._session = session
+
+    def run(self, step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...]]:
+        if not len(rows):
+            return rows.with_table(step.schema.empty_table()), ()
+        numbered = rows.table.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
+        reasons: dict[int, str] = {}
+        parts = self._bisected(step, numbered, reasons)
+        index = np.concatenate([np.asarray(p.column(ROW)) for p in parts]) if parts else np.empty(0, np.int64)
+        order = np.argsort(index, kind="stable")
+        table = pa.concat_tables([p.drop_columns([ROW]) for p in parts]) if parts else step.schema.empty_table()
+        kept = rows.take(index[order])
+        made = kept.table if step.columns is None else table.take(pa.array(order)).cast(step.schema)
+        bad: Bools = np.zeros(len(rows), np.bool_)
+        bad[list(reasons)] = True
+        refused = (Refused(rows.filter(bad), tuple(reasons[i] for i in sorted(reasons))),) if reasons else ()
+        return kept.with_table(made), refused
+
+    def _bisected(self, step: Stateless, table: pa.Table, reasons: dict[int, str]) -> list[pa.Table]:
+        try:
+            return [self._evaluate(step, table)]
+        except Exception as error:  # Spark's error classes differ between classic and Connect
+            if not is_row_error(error):
+                raise BoxFailed(f"box '{step.box}' failed in Spark", details=[first_line(error)]) from error
+            if len(table) == 1:
+                reasons[int(table.column(ROW)[0].as_py())] = first_line(error)
+                return []
+            half = len(table) // 2
+            return self._bisected(step, table.slice(0, half), reasons) + self._bisected(
+                step, table.slice(half), reasons
+            )
+
+    def _evaluate(self, step: Stateless, table: pa.Table) -> pa.Table:
+        frame = self._session().createDataFrame(table)  # type: ignore[attr-defined]
+        if step.condition is not None:
+            frame = frame.where(step.condition).select(ROW)
+        else:
+            frame = frame.selectExpr(*(f"{sql} AS `{name}`" for name, sql in step.columns or ()), ROW)
+        return frame.toArrow()
+
+
+def is_row_error(error: Exception) -> bool:
+    """Whether Spark failed on a value, not on the query or the machine."""
+    text = str(error)
+    marks = (
+        "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX",
+        "NUMERIC_VALUE_OUT_OF_RANGE", "CANNOT_PARSE", "DATETIME", "INVALID_", "OVERFLOW", "PythonException",
+        "ArithmeticException", "NumberFormatException", "DateTimeException", "FAILED_EXECUTE_UDF", "UDF_ERROR", "USER_RAISED_EXCEPTION",
+    )  # fmt: skip
+    return any(m in text for m in marks)
+
+
+def first_line(error: Exception) -> str:
+    """What Spark says, without its stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        if line.startswith("["):
+            return line.split(" SQLSTATE")[0][:500]
+    return (lines[0] if lines else type(error).__name__)[:500]

@@ -1,0 +1,257 @@
+"""One pass of an epoch's rows through the steps of a plan, whichever lane the steps run in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.record import FileEntry
+from clew.archive.store import Store
+from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
+from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, from_axis, is_orderable
+from clew.model.rows import Ints, Rows
+from clew.model.steps import Steps
+from clew.operators.base import Origin, Refused, State
+
+Flow = TypeVar("Flow")
+
+
+@dataclass(frozen=True, eq=False)
+class BoxStates:
+    """What the boxes hold between epochs: kernels' state, and progress that follows from rows emitted."""
+
+    kernels: Mapping[str, State] = field(default_factory=dict)
+    progress: Mapping[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """Names, places and origins of the rows that a kernel emitted."""
+
+    stamp: Ints
+    pos: Ints
+    ident: Ints
+    origin: Origin
+
+
+@dataclass(eq=False)
+class StepMetrics:
+    rows_in: int = 0
+    rows_out: int = 0
+    ms: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+    lane: str = "driver"
+
+
+@dataclass(eq=False)
+class KernelResult(Generic[Flow]):
+    flow: Flow
+    named: Named
+    state: State
+    late: tuple[Refused, ...]
+    rejected: tuple[Refused, ...]
+
+
+class Lane(Protocol[Flow]):
+    """Where steps run. A flow is a lane's form of the rows of one stream."""
+
+    name: str
+
+    def source(
+        self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()
+    ) -> Flow: ...
+    def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Refused, ...]]: ...
+    def kernel(
+        self, step: KernelStep, state: State, flows: list[Flow], progress: list[Steps]
+    ) -> KernelResult[Flow]: ...
+    def count(self, flow: Flow) -> int: ...
+    def column(self, flow: Flow, column: str) -> tuple[Ints, pa.ChunkedArray]: ...
+    def rows(self, flow: Flow) -> Rows: ...
+    def write(
+        self, store: Store, name: str, flow: Flow, first_seq: int, epoch: int, derived: bool
+    ) -> list[FileEntry]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Pass(Generic[Flow]):
+    """The result of a pass."""
+
+    flows: dict[str, Flow]
+    states: BoxStates
+    named: dict[str, Named]
+    late: dict[str, list[Refused]]
+    rejected: dict[str, list[Refused]]
+    metrics: dict[str, StepMetrics]
+
+
+@dataclass(frozen=True, eq=False)
+class Sources(Generic[Flow]):
+    """An epoch's admitted rows, how far each source's order has come, and the stamp of `finish()` if it ends."""
+
+    flows: Mapping[str, Flow]
+    steps: Mapping[str, Steps]
+    finish: int | None = None
+
+
+def evaluate(plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxStates) -> Pass[Flow]:
+    """Run every step once, inputs first."""
+    run = _Run(plan, lane, sources, states)
+    for step in plan.steps.values():
+        started = time.perf_counter()
+        run.step(step)
+        metrics = run.result.metrics[step.name]
+        metrics.ms = (time.perf_counter() - started) * 1000
+    result = run.result
+    result.states = BoxStates(
+        {name: run.kernel_states.get(name, {}) for name in plan.kernels},
+        {**states.progress, **{k: s.end for k, s in run.from_rows.items() if s.end is not None}},
+    )
+    return result
+
+
+class _Run(Generic[Flow]):
+    def __init__(self, plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxStates) -> None:
+        self.plan, self.lane, self.sources, self.states = plan, lane, sources, states
+        self.result: Pass[Flow] = Pass({}, states, {}, {}, {}, {})
+        self.kernel_states: dict[str, State] = {}
+        self.from_rows: dict[str, Steps] = {}  # progress as the running maximum of a column, by "step column"
+        self.memo: dict[str, Steps] = {}
+
+    def step(self, step: Step) -> None:
+        metrics = self.result.metrics[step.name] = StepMetrics(lane=self.lane.name)
+        flows = [self.result.flows[name] for name in step.inputs]
+        metrics.rows_in = sum(self.lane.count(f) for f in flows)
+        if isinstance(step, SourceStep):
+            self.result.flows[step.name] = self.sources.flows[step.name]
+        elif isinstance(step, Stateless):
+            asked = bool(self._columns_asked(step))
+            shared = asked or len(self.plan.consumers[step.name]) != 1 or step.name in self.plan.stored.values()
+            flow, refused = self.lane.stateless(step, flows[0], shared)
+            self.result.flows[step.name] = flow
+            self._keep(self.result.rejected, step.box, refused)
+        elif isinstance(step, KernelStep):
+            self._kernel(step, flows, metrics)
+        for column in self._columns_asked(step):
+            self.progress(step.name, column)
+        metrics.rows_out = self.lane.count(self.result.flows[step.name])
+
+    def _kernel(self, step: KernelStep, flows: list[Flow], metrics: StepMetrics) -> None:
+        state = self.states.kernels.get(step.name) or step.kernel.empty()
+        wanted = zip(step.inputs, step.kernel.progress_on, strict=True)
+        progress = [Steps.none() if c is None else self.progress(name, c) for name, c in wanted]
+        made = self.lane.kernel(step, state, flows, progress)
+        self.result.flows[step.name] = made.flow
+        self.result.named[step.name] = made.named
+        self.kernel_states[step.name] = made.state
+        self._keep(self.result.late, step.box, made.late)
+        self._keep(self.result.rejected, step.box, made.rejected)
+        metrics.state_rows = sum(len(t) for t in made.state.values())
+        metrics.state_bytes = sum(t.nbytes for t in made.state.values())
+
+    def _keep(self, where: dict[str, list[Refused]], box: str, refused: tuple[Refused, ...]) -> None:
+        found = [r for r in refused if len(r.rows)]
+        if found:
+            where.setdefault(box, []).extend(found)
+
+    def _columns_asked(self, step: Step) -> list[str]:
+        """Columns whose progress follows from this step's rows alone, so that it must be seen in every epoch."""
+        return [key.split("\0")[1] for key in asked_of_rows(self.plan) if key.split("\0")[0] == step.name]
+
+    # --- progress ---
+
+    def progress(self, name: str, column: str) -> Steps:
+        key = f"{name}\0{column}"
+        if key not in self.memo:
+            self.memo[key] = self._progress(self.plan.steps[name], column, key)
+        return self.memo[key]
+
+    def _progress(self, step: Step, column: str, key: str) -> Steps:
+        if isinstance(step, SourceStep) and column == step.source.order:
+            return self.sources.steps[step.name]
+        follows = rule(step, column)
+        if follows is None:
+            return self._running(step, column, key)
+        if isinstance(step, Stateless) and step.source_of(column)[0] == "monotone":
+            return self._mapped(step, column, self.progress(*follows[0]))
+        return Steps.slowest([self.progress(*f) for f in follows])
+
+    def _running(self, step: Step, column: str, key: str) -> Steps:
+        kind = step.schema.field(column).type
+        finish = self.sources.finish
+        if not is_orderable(kind):
+            done = np.array([] if finish is None else [finish], np.int64)
+            return Steps(None, done, np.full(len(done), INFINITE, np.int64))
+        stamp, values = self.lane.column(self.result.flows[step.name], column)
+        axis, valid = axis_of(values)
+        if not valid.all():
+            stamp, axis = stamp[valid], axis[valid]
+        if finish is not None:
+            stamp = np.append(stamp, finish)
+            axis = np.append(axis, np.array([axis_end(kind)], axis.dtype))
+        steps = Steps.running(self.states.progress.get(key), stamp, axis)
+        self.from_rows[key] = steps
+        return steps
+
+    def _mapped(self, step: Stateless, column: str, steps: Steps) -> Steps:
+        """Progress through a nondecreasing expression of one column."""
+        sql = dict(step.columns or ())[column]
+        _, name = step.source_of(column)
+        kind = step.input_schema.field(str(name)).type
+        made = compiled(sql, step.input_schema)
+        end, new_end = axis_end(kind), axis_end(step.schema.field(column).type)
+
+        def through(values: Axis) -> Axis:
+            ended = values == end
+            plain = [from_axis(v.item(), kind) for v in np.where(ended, 0, values)] if len(values) else []
+            table = pa.table({f.name: pa.nulls(len(plain), f.type) for f in step.input_schema})
+            where = step.input_schema.get_field_index(str(name))
+            table = table.set_column(where, str(name), pa.array(plain, kind))
+            mapped, valid = axis_of(made.evaluate(table).values)  # type: ignore[union-attr]
+            return np.where(
+                ended, new_end, np.where(valid, mapped, np.iinfo(np.int64).min if mapped.dtype == np.int64 else -np.inf)
+            )
+
+        start = None if steps.start is None else through(np.array([steps.start], steps.value.dtype))[0].item()
+        return Steps.running(start, steps.stamp, through(steps.value))
+
+
+def rule(step: Step, column: str) -> list[tuple[str, str]] | None:
+    """Which progress this one follows, as (step, column); None: the largest value of the step's own rows."""
+    if isinstance(step, Stateless):
+        how, name = step.source_of(column)
+        return None if how == "rows" else [(step.inputs[0], str(name))]
+    if isinstance(step, KernelStep):
+        return [(step.inputs[port], c) for port, c in step.progress_inputs(column)] or None
+    return None
+
+
+def asked_of_rows(plan: Plan) -> tuple[str, ...]:
+    """All (step, column) whose progress is the largest value emitted and that some kernel goes by."""
+    cached = plan.__dict__.get("_asked")
+    if cached is None:
+        found: set[str] = set()
+        stack = [
+            (name, column)
+            for step in plan.kernels.values()
+            for name, column in zip(step.inputs, step.kernel.progress_on, strict=True)
+            if column is not None
+        ]
+        while stack:
+            name, column = stack.pop()
+            step = plan.steps[name]
+            if isinstance(step, SourceStep) and column == step.source.order:
+                continue
+            follows = rule(step, column)
+            if follows is None:
+                found.add(f"{name}\0{column}")
+            else:
+                stack.extend(follows)
+        cached = plan.__dict__["_asked"] = tuple(sorted(found))
+    return cached

@@ -1,0 +1,99 @@
+"""Steps in the driver's own process: for small epochs, replays and lookups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.record import FileEntry
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.catalyst import Catalyst
+from clew.engine.evaluate import KernelResult, Named
+from clew.engine.plan import KernelStep, Stateless, compiled
+from clew.expressions.compile import Evaluated
+from clew.model.rows import Ints, Rows
+from clew.model.steps import Steps
+from clew.operators.base import Refused, State
+
+
+class DriverLane:
+    """A flow is `Rows` in memory."""
+
+    name = "driver"
+
+    def __init__(self, catalyst: Catalyst) -> None:
+        self._catalyst = catalyst
+
+    def source(self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()) -> Rows:
+        del pieces
+        return stored.source_rows(stream, table, stamps, first_seq)
+
+    def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Refused, ...]]:
+        del shared
+        return run_stateless(step, flow) if step.on_arrow else self._catalyst.run(step, flow)
+
+    def kernel(self, step: KernelStep, state: State, flows: list[Rows], progress: list[Steps]) -> KernelResult[Rows]:
+        made = step.kernel.run(state, flows, progress)
+        rows = made.rows
+        return KernelResult(
+            rows, Named(rows.stamp, rows.pos, rows.ident, made.origin), made.state, made.late, made.rejected
+        )
+
+    def count(self, flow: Rows) -> int:
+        return len(flow)
+
+    def column(self, flow: Rows, column: str) -> tuple[Ints, pa.ChunkedArray]:
+        return flow.stamp, flow.table.column(column)
+
+    def rows(self, flow: Rows) -> Rows:
+        return flow
+
+    def write(self, store: Store, name: str, flow: Rows, first_seq: int, epoch: int, derived: bool) -> list[FileEntry]:
+        form = stored.derived_bucket if derived else stored.source_bucket
+        return [store.write_bucket("streams", name, form(flow, first_seq, epoch))] if len(flow) else []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...]]:
+    """A filter or projection over Arrow; rows on which it fails are refused with Spark's reason."""
+    if step.condition is not None:
+        made = compiled(step.condition, step.input_schema)
+        assert made is not None
+        keep, seen = made.keep(rows.table)
+        if seen.failed is None or not seen.failed.any():
+            return rows.filter(keep), ()
+        return rows.filter(keep & ~seen.failed), (_refused(rows, [(step.condition, seen)]),)
+    columns, failures = [], []
+    for name, sql in step.columns or ():
+        plain = _plain_column(sql, rows.table)
+        if plain is not None:
+            columns.append(plain)
+            continue
+        made = compiled(sql, step.input_schema)
+        assert made is not None, name
+        seen = made.evaluate(rows.table)
+        columns.append(seen.values)
+        if seen.failed is not None and seen.failed.any():
+            failures.append((sql, seen))
+    made_rows = rows.with_table(pa.table(columns, schema=step.schema))
+    if not failures:
+        return made_rows, ()
+    bad = np.logical_or.reduce([seen.failed for _, seen in failures])
+    return made_rows.filter(~bad), (_refused(rows, failures),)
+
+
+def _plain_column(sql: str, table: pa.Table) -> pa.ChunkedArray | None:
+    name = sql.strip("`")
+    return table.column(name) if name in table.column_names else None
+
+
+def _refused(rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
+    bad = np.logical_or.reduce([seen.failed for _, seen in failures])
+    reasons = []
+    for i in np.flatnonzero(bad).tolist():
+        sql, seen = next((s, e) for s, e in failures if e.failed is not None and e.failed[i])
+        reasons.append(f"{seen.reason(i)} in '{sql}'")
+    return Refused(rows.filter(bad), tuple(reasons))

@@ -1,0 +1,291 @@
+"""Steps as Spark jobs, for large epochs.
+
+Rows lie in Arrow files; a task maps its slice into memory, runs the stateless steps on it, and leaves the
+rows grouped by the partition that owns them; one kernel call per partition takes them up, in place order.
+Spark schedules, retries and distributes the tasks; the rows do not pass through the JVM. Small steps run
+in the driver, where a job would cost more than the work.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.buckets import write_bucket
+from clew.archive.record import FileEntry
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.evaluate import KernelResult, Named
+from clew.engine.lanes.driver import DriverLane, run_stateless
+from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices
+from clew.engine.lanes.tasks import map_arrow, run_tasks, write_arrow
+from clew.engine.plan import KernelStep, Stateless
+from clew.model.rows import Ints, Rows
+from clew.model.steps import Steps
+from clew.operators.base import Emission, Origin, Refused, State, join_state, merge, owners, split_state
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL = 100_000  # rows below which a step runs in the driver
+
+
+class SparkLane:
+    """A flow is `Slices`. Made for one epoch; its scratch folder goes with it."""
+
+    name = "spark"
+
+    def __init__(self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int) -> None:
+        self._session, self._driver, self._partitions = session, driver, partitions
+        self._folder = scratch / uuid.uuid4().hex
+        self._folder.mkdir(parents=True)
+        self._slice_rows = SLICE_ROWS
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # --- flows ---
+
+    def source(
+        self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()
+    ) -> Slices:
+        """Admitted rows; `pieces` are files that hold them as they stand, if there are any."""
+        paths = list(pieces) or [write_arrow(self._folder, table.combine_chunks())]
+        dense = len(stamps) == 0 or int(stamps[-1] - stamps[0]) == len(stamps) - 1
+        stamp_file = None if dense else write_arrow(self._folder, pa.table({"stamp": pa.array(stamps)}))
+        parts: list[Slice] = []
+        done = 0
+        for path in paths:
+            rows = min(len(map_arrow(path)), len(stamps) - done)
+            first = int(stamps[done]) if dense and rows else done
+            whole = Slice(path, 0, rows, Numbers(stream, first_seq + done, first, stamp_file))
+            parts += whole.cut(self._even(rows))
+            done += rows
+        return Slices(table.schema, tuple(parts))
+
+    def stateless(self, step: Stateless, flow: Slices, shared: bool) -> tuple[Slices, tuple[Refused, ...]]:
+        if flow.memory is not None:
+            rows, refused = self._driver.stateless(step, flow.memory, shared)
+            return Slices(step.schema, memory=rows), refused
+        if not step.on_arrow:
+            ready, refused = self._settled(flow)
+            parts = [self._driver.stateless(step, part.load(), shared) for part in ready.parts]
+            made = tuple(self._in_file(rows) for rows, _ in parts if len(rows))
+            return Slices(step.schema, made), refused + tuple(r for _, found in parts for r in found)
+        waiting = Slices(step.schema, flow.parts, (*flow.pending, step))
+        return self._settled(waiting) if shared else (waiting, ())
+
+    def kernel(
+        self, step: KernelStep, state: State, flows: list[Slices], progress: list[Steps]
+    ) -> KernelResult[Slices]:
+        total = sum(f.stored_rows for f in flows)
+        alone = all(not keys for keys in step.kernel.keys)
+        if total < SMALL or alone:
+            loaded = [self._loaded(f) for f in flows]
+            made = self._driver.kernel(step, state, [rows for rows, _ in loaded], progress)
+            refused = tuple(r for _, found in loaded for r in found)
+            return KernelResult(self._kept(made.flow), made.named, made.state, made.late, refused + made.rejected)
+        emission, refused = self._distributed(step, state, flows, progress)
+        rows, origin = merge(emission)
+        named = Named(rows.stamp, rows.pos, rows.ident, origin)
+        late = tuple(r for e in emission for r in e.late)
+        rejected = refused + tuple(r for e in emission for r in e.rejected)
+        return KernelResult(self._kept(rows), named, join_state([e.state for e in emission]), late, rejected)
+
+    def count(self, flow: Slices) -> int:
+        """Rows of the flow; of one with pending steps, those before them."""
+        return flow.stored_rows
+
+    def column(self, flow: Slices, column: str) -> tuple[Ints, pa.ChunkedArray]:
+        rows, _ = self._loaded(flow)
+        return rows.stamp, rows.table.column(column)
+
+    def rows(self, flow: Slices) -> Rows:
+        return self._loaded(flow)[0]
+
+    def write(
+        self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int, derived: bool
+    ) -> list[FileEntry]:
+        """The flow's rows as buckets of a stored stream, numbered from `first_seq` on."""
+        form = stored.derived_bucket if derived else stored.source_bucket
+        if flow.memory is not None:
+            return (
+                [store.write_bucket("streams", name, form(flow.memory, first_seq, epoch))] if len(flow.memory) else []
+            )
+        folder = store.layout.folder("streams", name)
+        folder.mkdir(parents=True, exist_ok=True)
+        arguments, seq = [], first_seq
+        for part in flow.parts:
+            arguments.append((str(folder), part, seq, epoch, derived))
+            seq += len(part)
+        told = run_tasks(self._session(), write_slice, arguments)
+        return [FileEntry.from_json(entry) for entry in told]
+
+    # --- parts ---
+
+    def _even(self, rows: int) -> int:
+        """Slices no larger than SLICE_ROWS, and enough of them for every partition to have work."""
+        return max(1, min(self._slice_rows, -(-rows // self._partitions)))
+
+    def _in_file(self, rows: Rows) -> Slice:
+        return Slice(write_arrow(self._folder, rows.to_table().combine_chunks()), 0, len(rows))
+
+    def _kept(self, rows: Rows) -> Slices:
+        """A kernel's rows as a flow: in memory, or in files if later steps shall have them as jobs."""
+        if len(rows) < SMALL:
+            return Slices(rows.table.schema, memory=rows)
+        return Slices(rows.table.schema, tuple(self._in_file(rows).cut(self._even(len(rows)))))
+
+    def _settled(self, flow: Slices) -> tuple[Slices, tuple[Refused, ...]]:
+        """The flow with nothing pending."""
+        if not flow.pending:
+            return flow, ()
+        told = run_tasks(self._session(), settle, [(str(self._folder), p, flow.pending) for p in flow.parts])
+        parts = tuple(Slice(t["path"], 0, t["rows"]) for t in told if t["rows"])
+        return Slices(flow.schema, parts), read_refused([t["refused"] for t in told])
+
+    def _loaded(self, flow: Slices) -> tuple[Rows, tuple[Refused, ...]]:
+        if flow.memory is not None:
+            return flow.memory, ()
+        ready, refused = self._settled(flow)
+        parts = [p.load() for p in ready.parts]
+        return Rows.concat(parts) if parts else Rows.empty(ready.schema), refused
+
+    def _distributed(
+        self, step: KernelStep, state: State, flows: list[Slices], progress: list[Steps]
+    ) -> tuple[list[Emission], tuple[Refused, ...]]:
+        count, folder = self._partitions, str(self._folder)
+        jobs = [
+            (folder, part, flow.pending, step.kernel.keys[port], count, port)
+            for port, flow in enumerate(flows)
+            for part in self._as_files(flow).parts
+        ]
+        told = run_tasks(self._session(), partition, jobs)
+        refused = read_refused([t["refused"] for t in told])
+        steps = [_steps_file(self._folder, s) for s in progress]
+        states = [
+            {name: write_arrow(folder, table) for name, table in part.items()}
+            for part in split_state(step.kernel, state, count)
+        ]
+        schemas = [f.schema for f in flows]
+        arguments = [
+            (
+                folder,
+                step.kernel,
+                schemas,
+                [(t["port"], t["path"], *t["bounds"][p : p + 2]) for t in told],
+                states[p],
+                steps,
+            )
+            for p in range(count)
+        ]
+        return [_read_emission(t) for t in run_tasks(self._session(), reduce, arguments)], refused
+
+    def _as_files(self, flow: Slices) -> Slices:
+        if flow.memory is None:
+            return flow
+        return Slices(flow.schema, (self._in_file(flow.memory),) if len(flow.memory) else ())
+
+
+# --- what tasks run; module functions over plain values ---
+
+
+def write_slice(argument: tuple[str, Slice, int, int, bool]) -> dict[str, Any]:
+    folder, part, seq, epoch, derived = argument
+    form = stored.derived_bucket if derived else stored.source_bucket
+    return write_bucket(Path(folder), form(part.load(), seq, epoch)).to_json()
+
+
+def run_pending(part: Slice, pending: tuple[Stateless, ...]) -> tuple[Rows, list[Refused]]:
+    rows, refused = part.load(), []
+    for step in pending:
+        rows, found = run_stateless(step, rows)
+        refused += list(found)
+    return rows, refused
+
+
+def settle(argument: tuple[str, Slice, tuple[Stateless, ...]]) -> dict[str, Any]:
+    folder, part, pending = argument
+    rows, refused = run_pending(part, pending)
+    path = write_arrow(folder, rows.to_table().combine_chunks())
+    return {"path": path, "rows": len(rows), "refused": _write_refused(folder, refused)}
+
+
+def partition(
+    argument: tuple[str, Slice, tuple[Stateless, ...], tuple[str, ...], int, int],
+) -> dict[str, Any]:
+    """Rows of a slice, those of each partition together, in place order."""
+    folder, part, pending, keys, count, port = argument
+    rows, refused = run_pending(part, pending)
+    owner = owners(rows.table, keys, count)
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(count + 1)).tolist()
+    path = write_arrow(folder, rows.take(order).to_table().combine_chunks())
+    return {"port": port, "path": path, "bounds": bounds, "refused": _write_refused(folder, refused)}
+
+
+def reduce(argument: Any) -> dict[str, Any]:
+    """One kernel call over all rows of one partition."""
+    folder, kernel, schemas, blocks, state, steps = argument
+    inputs = []
+    for port, schema in enumerate(schemas):
+        parts = [Slice(path, lo, hi).load() for p, path, lo, hi in blocks if p == port and hi > lo]
+        inputs.append(Rows.concat(parts) if parts else Rows.empty(schema))
+    held = {name: map_arrow(path).combine_chunks() for name, path in state.items()}
+    made = kernel.run(held, inputs, [_read_steps(s) for s in steps])
+    ties = pa.table(list(made.tie), names=[f"_t{i}" for i in range(len(made.tie))]) if made.tie else None
+    return {
+        "rows": write_arrow(folder, made.rows.to_table().combine_chunks()),
+        "tie": write_arrow(folder, ties) if ties is not None else None,
+        "origin": write_arrow(folder, made.origin.to_table()),
+        "state": {name: write_arrow(folder, table.combine_chunks()) for name, table in made.state.items()},
+        "late": _write_refused(folder, list(made.late)),
+        "rejected": _write_refused(folder, list(made.rejected)),
+    }
+
+
+def _read_emission(told: dict[str, Any]) -> Emission:
+    ties = map_arrow(told["tie"]).combine_chunks() if told["tie"] else None
+    return Emission(
+        Rows.from_table(map_arrow(told["rows"]).combine_chunks()),
+        tuple(c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in ties.columns)
+        if ties is not None
+        else (),
+        Origin.from_table(map_arrow(told["origin"]).combine_chunks()),
+        {name: map_arrow(path) for name, path in told["state"].items()},
+        read_refused([told["late"]]),
+        read_refused([told["rejected"]]),
+    )
+
+
+def _write_refused(folder: str, refused: list[Refused]) -> list[dict[str, Any]]:
+    return [
+        {"path": write_arrow(folder, r.rows.to_table().combine_chunks()), "reasons": list(r.reasons), "port": r.port}
+        for r in refused
+        if len(r.rows)
+    ]
+
+
+def read_refused(told: list[list[dict[str, Any]]]) -> tuple[Refused, ...]:
+    return tuple(
+        Refused(Rows.from_table(map_arrow(t["path"]).combine_chunks()), tuple(t["reasons"]), t["port"])
+        for part in told
+        for t in part
+    )
+
+
+def _steps_file(folder: Path, steps: Steps) -> tuple[Any, str]:
+    table = pa.table({"stamp": pa.array(steps.stamp), "value": pa.array(steps.value)})
+    return steps.start, write_arrow(folder, table)
+
+
+def _read_steps(given: tuple[Any, str]) -> Steps:
+    start, path = given
+    table = map_arrow(path).combine_chunks()
+    return Steps(start, np.asarray(table.column("stamp")), np.asarray(table.column("value")))

@@ -1,0 +1,49 @@
+"""What of a network and its states is stored, under marks that survive renaming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from clew.engine.evaluate import BoxStates
+from clew.engine.plan import Plan
+from clew.network.drawing import as_json
+
+Tables = dict[str, dict[str, pa.Table]]
+
+
+def step_mark(plan: Plan, step: str) -> str:
+    """A step's name with its box's fingerprint for the box's name."""
+    box = plan.steps[step].box
+    return plan.prints[box] + step[len(box) :]
+
+
+def checkpoint_tables(plan: Plan, states: BoxStates) -> tuple[Tables, dict[str, Any]]:
+    """The states of all boxes as a checkpoint holds them."""
+    tables = {step_mark(plan, name): dict(state) for name, state in states.kernels.items()}
+    progress = {}
+    for key, value in states.progress.items():
+        step, column = key.split("\0")
+        if step in plan.steps:
+            progress[f"{step_mark(plan, step)}\0{column}"] = value
+    return tables, {"progress": progress}
+
+
+def states_from(plan: Plan, tables: Mapping[str, Mapping[str, pa.Table]], meta: Mapping[str, Any]) -> BoxStates:
+    """The inverse of `checkpoint_tables`, for those steps of the plan that the checkpoint knows."""
+    kernels = {n: dict(tables[m]) for n in plan.kernels if (m := step_mark(plan, n)) in tables}
+    progress = {}
+    for name in plan.steps:
+        mark = step_mark(plan, name)
+        for key, value in meta["progress"].items():
+            if key.split("\0")[0] == mark:
+                progress[f"{name}\0{key.split(chr(0))[1]}"] = value
+    return BoxStates(kernels, progress)
+
+
+def network_facts(plan: Plan) -> dict[str, Any]:
+    """What the store remembers of a network, to compare the next one with."""
+    kernels = sorted(step_mark(plan, name) for name in plan.kernels)
+    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels}

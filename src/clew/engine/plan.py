@@ -1,0 +1,366 @@
+"""From a network to steps: stateless projections and filters, and kernels between them.
+
+A window becomes three steps: the arguments of its aggregates projected, the kernel, the results
+projected. Each step knows its schema; expressions that Arrow kernels cannot take are marked for Spark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Protocol
+
+import pyarrow as pa
+
+from clew.errors import ClewError, NetworkError, TypeProblem
+from clew.expressions.aggregates import AggregatePlan, split_aggregates
+from clew.expressions.compile import Compiled, compile_expression, is_monotone_in
+from clew.model.axis import is_orderable, span_of
+from clew.model.rows import Bools
+from clew.model.types import type_name
+from clew.network.boxes import (
+    Apply,
+    Box,
+    Drop,
+    Filter,
+    Join,
+    Map,
+    Resample,
+    Sort,
+    Source,
+    Union,
+    Window,
+)
+from clew.network.drawing import box_json
+from clew.network.network import Network
+from clew.operators.apply import ApplyKernel
+from clew.operators.base import Kernel
+from clew.operators.drop import DropKernel
+from clew.operators.join import JoinKernel
+from clew.operators.resample import ResampleKernel
+from clew.operators.sort import SortKernel
+from clew.operators.union import UnionKernel
+from clew.operators.windows import window_kernel
+
+Columns = tuple[tuple[str, str], ...]
+
+
+class Typer(Protocol):
+    """Gives the types that Spark finds for expressions over a schema; raises `TypeProblem`."""
+
+    def __call__(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]: ...
+
+
+@lru_cache(maxsize=4096)
+def compiled(sql: str, schema: pa.Schema) -> Compiled | None:
+    """An expression for Arrow, compiled once a process; None if it is Spark's."""
+    return compile_expression(sql, schema)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a box that runs as one."""
+
+    name: str
+    box: str
+    inputs: tuple[str, ...]
+    schema: pa.Schema = field(compare=False)
+
+
+@dataclass(frozen=True)
+class SourceStep(Step):
+    source: Source = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Stateless(Step):
+    """Rows filtered by a condition, or projected; a place stays a place."""
+
+    input_schema: pa.Schema = field(compare=False)
+    condition: str | None = None
+    columns: Columns | None = None
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (self.condition,) if self.condition is not None else tuple(sql for _, sql in self.columns or ())
+
+    @cached_property
+    def on_arrow(self) -> bool:
+        """Whether all its expressions run over Arrow in clew's own evaluator."""
+        return all(compiled(sql, self.input_schema) is not None for sql in self.expressions)
+
+    def source_of(self, column: str) -> tuple[str, str | None]:
+        """How this column's progress follows from the input's: ('same', c), ('monotone', c) or ('rows', None)."""
+        if self.columns is None:
+            return "same", column
+        sql = dict(self.columns)[column]
+        for name in self.input_schema.names:
+            if sql.strip("`").lower() == name.lower():
+                return "same", name
+            if self.on_arrow and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
+                return "monotone", name
+        return "rows", None
+
+
+@dataclass(frozen=True)
+class KernelStep(Step):
+    kernel: Kernel = field(compare=False)
+    merges: bool = False  # its progress is the smaller of its inputs' (union, join), else the largest value emitted
+    passes: bool = False  # its progress is its input's (drop)
+
+    def progress_inputs(self, column: str) -> list[tuple[int, str]]:
+        """Which input columns' progress an output column follows; empty: the largest value emitted."""
+        if self.passes:
+            return [(0, column)]
+        if not self.merges:
+            return []
+        if isinstance(self.kernel, UnionKernel):
+            return [(port, column) for port in range(len(self.inputs))]
+        on = [c for c in self.kernel.progress_on if c is not None]
+        return [(0, on[0]), (1, on[1])] if column in (on[0], on[1]) else []
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps in the order in which they run, and what of them is stored."""
+
+    network: Network
+    steps: dict[str, Step]
+    ends: dict[str, str]  # box -> its last step
+    stored: dict[str, str]  # stream -> step
+    prints: dict[str, str]  # box -> fingerprint of it and all behind it
+
+    @cached_property
+    def consumers(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {name: [] for name in self.steps}
+        for step in self.steps.values():
+            for parent in step.inputs:
+                found[parent].append(step.name)
+        return found
+
+    @cached_property
+    def kernels(self) -> dict[str, KernelStep]:
+        return {n: s for n, s in self.steps.items() if isinstance(s, KernelStep)}
+
+    @cached_property
+    def sources(self) -> dict[str, SourceStep]:
+        return {n: s for n, s in self.steps.items() if isinstance(s, SourceStep)}
+
+
+def build_plan(network: Network, typer: Typer) -> Plan:
+    """Type every box, make its kernel; errors name the box and the user's line."""
+    builder = _Builder(network, typer)
+    for box in network.boxes:
+        builder.box(box)
+    ends = builder.ends
+    stored = {stream: ends[box] for stream, box in network.stored.items()}
+    return Plan(network, builder.steps, ends, stored, fingerprints(network))
+
+
+def fingerprints(network: Network) -> dict[str, str]:
+    """A mark per box that changes when it, or anything that feeds it, means something else. Names don't count."""
+    marks: dict[str, str] = {}
+    for box in network.boxes:
+        facts = {k: v for k, v in box_json(box).items() if k not in ("name", "at", "inputs")}
+        if isinstance(box, Source):  # what only bounds the archive or the waiting may change
+            facts = {k: v for k, v in facts.items() if k not in ("retention", "max_ahead", "lateness")} | {
+                "name": box.name
+            }
+        text = json.dumps([facts, [marks[p] for p in box.inputs]], sort_keys=True, default=str)
+        marks[box.name] = hashlib.sha256(text.encode()).hexdigest()[:24]
+    return marks
+
+
+class _Builder:
+    def __init__(self, network: Network, typer: Typer) -> None:
+        self.network, self.typer = network, typer
+        self.steps: dict[str, Step] = {}
+        self.ends: dict[str, str] = {}
+
+    def box(self, box: Box) -> None:
+        try:
+            getattr(self, f"_{box.kind}")(box)
+        except ClewError as error:
+            raise _placed(error, box, self.network.name) from error
+
+    def _end(self, step: Step) -> None:
+        self.steps[step.name] = step
+        self.ends[step.box] = step.name
+
+    def _inputs(self, box: Box) -> list[Step]:
+        return [self.steps[self.ends[name]] for name in box.inputs]
+
+    def _source(self, box: Source) -> None:
+        self._end(SourceStep(box.name, box.name, (), box.schema, box))
+
+    def _filter(self, box: Filter) -> None:
+        (parent,) = self._inputs(box)
+        (kind,) = self._types((("condition", box.condition),), parent.schema, box)
+        if not pa.types.is_boolean(kind):
+            raise TypeProblem(f"filters by '{box.condition}', which is {type_name(kind).upper()}, not BOOLEAN")
+        self._end(Stateless(box.name, box.name, (parent.name,), parent.schema, parent.schema, box.condition))
+
+    def _map(self, box: Map) -> None:
+        (parent,) = self._inputs(box)
+        self._end(self._projection(box.name, box, parent, box.columns))
+
+    def _window(self, box: Window) -> None:
+        (parent,) = self._inputs(box)
+        plan = split_aggregates(box.aggregations, box.by, what=f"box '{box.name}' (window)", at=box.at)
+        ready = self._before(box, parent, plan)
+        kernel = window_kernel(box.window, box.by, plan.calls, ready.schema)
+        step = KernelStep(f"{box.name}:windows", box.name, (ready.name,), kernel.schema, kernel)
+        self.steps[step.name] = step
+        self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after))
+
+    def _resample(self, box: Resample) -> None:
+        rows, ticks = self._inputs(box)
+        plan = split_aggregates(box.aggregations, (), what=f"box '{box.name}' (resample)", at=box.at)
+        ready = self._before(box, rows, plan)
+        self._same_order(box.on, (rows, ticks))
+        within = span_of(box.within, ticks.schema.field(box.on[1]).type, "within")
+        kernel = ResampleKernel(box.on, within, box.by, plan.calls, (ready.schema, ticks.schema))
+        step = KernelStep(f"{box.name}:windows", box.name, (ready.name, ticks.name), kernel.schema, kernel)
+        self.steps[step.name] = step
+        self._end(self._projection(box.name, box, step, _keep(ticks.schema.names) + plan.after))
+
+    def _join(self, box: Join) -> None:
+        left, right = self._inputs(box)
+        self._same_order(box.on, (left, right))
+        for mine, theirs in box.keys:
+            kinds = left.schema.field(mine).type, right.schema.field(theirs).type
+            if kinds[0] != kinds[1]:
+                raise TypeProblem(
+                    f"joins '{mine}' ({type_name(kinds[0]).upper()}) with '{theirs}' ({type_name(kinds[1]).upper()})",
+                    hint="cast one of them in a .map(...) before",
+                )
+        order = left.schema.field(box.on[0]).type
+        low, high = span_of(box.low, order, "within"), span_of(box.high, order, "within")
+        if low > high:
+            raise NetworkError(f"joins within ({box.low!r}, {box.high!r}), which holds nothing")
+        schemas = (left.schema, right.schema)
+        kernel = JoinKernel(box.on, low, high, box.keys, None, box.how, schemas, box.suffix)
+        if box.where is not None:
+            (kind,) = self._types((("where", box.where),), kernel.schema, box)
+            if not pa.types.is_boolean(kind):
+                raise TypeProblem(f"has a condition '{box.where}', which is {type_name(kind).upper()}, not BOOLEAN")
+            if compiled(box.where, kernel.schema) is None:
+                raise NetworkError(
+                    f"has a condition that cannot run inside a join: '{box.where}'",
+                    hint="compute what it compares in a .map(...) before the join, and compare plain columns here",
+                )
+            kernel = JoinKernel(
+                box.on, low, high, box.keys, Residual(box.where, kernel.schema), box.how, schemas, box.suffix
+            )
+        self._end(KernelStep(box.name, box.name, (left.name, right.name), kernel.schema, kernel, merges=True))
+
+    def _union(self, box: Union) -> None:
+        parents = self._inputs(box)
+        for other in parents[1:]:
+            for mine, theirs in zip(parents[0].schema, other.schema, strict=True):
+                if mine.type != theirs.type:
+                    raise TypeProblem(
+                        f"joins column '{mine.name}' as {type_name(mine.type).upper()} and {type_name(theirs.type).upper()}",
+                        hint="cast one of them in a .map(...) before",
+                    )
+        kernel = UnionKernel(parents[0].schema, len(parents))
+        self._end(KernelStep(box.name, box.name, tuple(p.name for p in parents), kernel.schema, kernel, merges=True))
+
+    def _sort(self, box: Sort) -> None:
+        (parent,) = self._inputs(box)
+        self._kernel(box, parent, SortKernel(box.on, box.slack, parent.schema))
+
+    def _drop(self, box: Drop) -> None:
+        (parent,) = self._inputs(box)
+        kernel = DropKernel(box.every, box.fraction, box.seed, parent.schema)
+        self._end(KernelStep(box.name, box.name, (parent.name,), kernel.schema, kernel, passes=True))
+
+    def _apply(self, box: Apply) -> None:
+        (parent,) = self._inputs(box)
+        self._kernel(box, parent, ApplyKernel(box.function, box.schema, box.how, parent.schema))
+
+    # --- parts ---
+
+    def _kernel(self, box: Box, parent: Step, kernel: Kernel) -> None:
+        self._end(KernelStep(box.name, box.name, (parent.name,), kernel.schema, kernel))
+
+    def _before(self, box: Box, parent: Step, plan: AggregatePlan) -> Step:
+        if not plan.before:
+            return parent
+        step = self._projection(f"{box.name}:arguments", box, parent, _keep(parent.schema.names) + plan.before)
+        self.steps[step.name] = step
+        return step
+
+    def _projection(self, name: str, box: Box, parent: Step, columns: Columns) -> Stateless:
+        types = self._types(columns, parent.schema, box)
+        fields = [pa.field(out, kind) for (out, _), kind in zip(columns, types, strict=True)]
+        return Stateless(name, box.name, (parent.name,), pa.schema(fields), parent.schema, columns=columns)
+
+    def _types(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
+        found = [compiled(sql, schema) for _, sql in columns]
+        if all(f is not None for f in found):
+            return [f.type for f in found if f is not None]
+        return self.typer(columns, schema, box)
+
+    def _same_order(self, on: tuple[str, str], parents: Sequence[Step]) -> None:
+        kinds = [p.schema.field(c).type for p, c in zip(parents, on, strict=True)]
+        for column, kind in zip(on, kinds, strict=True):
+            if not is_orderable(kind):
+                raise TypeProblem(f"goes by '{column}', which is {type_name(kind).upper()} and no order")
+        if kinds[0] != kinds[1]:
+            raise TypeProblem(
+                f"compares '{on[0]}' ({type_name(kinds[0]).upper()}) with '{on[1]}' ({type_name(kinds[1]).upper()})",
+                hint="cast one of them in a .map(...) before",
+            )
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A join's further condition, as its kernel calls it; crosses processes as text."""
+
+    sql: str
+    schema: pa.Schema
+
+    def keep(self, table: pa.Table) -> tuple[Bools, Failures]:
+        found = compiled(self.sql, self.schema)
+        assert found is not None
+        keep, seen = found.keep(table)
+        if seen.failed is None:
+            return keep, Failures(None, "")
+        return keep, Failures(seen.failed, f"{seen.reason(int(seen.failed.argmax()))} in '{self.sql}'")
+
+
+@dataclass(frozen=True, eq=False)
+class Failures:
+    """The rows on which a condition failed, and why the first of them did."""
+
+    failed: Bools | None
+    reason: str
+
+
+def _keep(names: Sequence[str]) -> Columns:
+    return tuple((n, f"`{n}`") for n in names)
+
+
+def _placed(error: ClewError, box: Box, network: str) -> ClewError:
+    """The error with the box's name, kind and line, unless it has them."""
+    if error.message.startswith("box "):
+        return error
+    where = f"box '{network}.{box.name}' ({box.kind})"
+    return type(error)(f"{where} {error.message}", details=error.details, hint=error.hint, at=error.at or box.at)
+
+
+__all__ = [
+    "KernelStep",
+    "Plan",
+    "Residual",
+    "SourceStep",
+    "Stateless",
+    "Step",
+    "build_plan",
+    "compiled",
+    "fingerprints",
+]

@@ -1,0 +1,226 @@
+"""Opening: is the network the one that the store knows, and what did its boxes hold.
+
+State is the last checkpoint and a replay of the archive behind it. Boxes that are new replay all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from clew.archive.record import EpochRecord
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.admission import StreamState, source_steps
+from clew.engine.evaluate import BoxStates, Sources, evaluate
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.marks import checkpoint_tables, network_facts, states_from, step_mark
+from clew.engine.plan import Plan
+from clew.engine.runtime import Memory
+from clew.errors import BoxFailed, NetworkChanged
+from clew.model.axis import Number, axis_end, axis_of, span_of
+from clew.model.rows import Rows
+from clew.network.boxes import Source
+
+CHUNK = 500_000
+
+
+def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
+    """What an engine over this store has in memory."""
+    known = store.state.network
+    if known is None:
+        return Memory({n: StreamState() for n in plan.sources}, BoxStates())
+    check_continues(plan, known, store)
+    streams = {name: _stream_state(store, step.source) for name, step in plan.sources.items()}
+    finished = bool(store.state.sources.get("finished"))
+    new_outputs = [s for s in plan.stored if s not in store.state.streams and s not in plan.sources]
+    new_kernels = [n for n in plan.kernels if step_mark(plan, n) not in known["kernels"]]
+    if new_outputs or new_kernels:
+        return _rebuild(plan, store, lane, streams, new_outputs, finished)
+    states, start = BoxStates(), 0
+    if store.state.checkpoint is not None:
+        tables, meta = store.read_checkpoint(store.state.checkpoint)
+        states, start = states_from(plan, tables, meta), meta["epoch"]
+    states, replayed, _ = _replay(plan, store, lane, states, start, keep=())
+    return Memory(streams, states, replayed, store.state.epoch - start, finished)
+
+
+def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
+    """Refuse a network that does not continue the stored one, and name what changed."""
+    then = {b["name"]: b for b in known["boxes"]}
+    stored_then = {
+        **{b["name"]: b["name"] for b in known["boxes"] if b["kind"] == "source"},
+        **known["outputs"],
+        **known["kept"],
+    }
+    for stream, box in plan.network.stored.items():
+        if stream not in stored_then or plan.prints[box] == known["prints"][stored_then[stream]]:
+            continue
+        details = list(_differences(plan, known, then, box, stored_then[stream]))
+        raise NetworkChanged(
+            f"stream '{stream}' of store '{store.layout.root}' was made by another network",
+            details=details or ["a box that feeds it means something else now"],
+            hint=f"open the store with the network it was made with, or give the new stream another name than '{stream}'",
+            at=plan.network.box(box).at or None,
+        )
+
+
+def _differences(plan: Plan, known: Mapping[str, Any], then: Mapping[str, Any], box: str, old: str) -> list[str]:
+    from clew.network.drawing import box_json
+
+    lines: list[str] = []
+    seen: set[str] = set()
+    stack = [(box, old)]
+    while stack:
+        name, before = stack.pop()
+        if name in seen or plan.prints[name] == known["prints"].get(before):
+            continue
+        seen.add(name)
+        new_box, old_box = box_json(plan.network.box(name)), then[before]
+        for key in sorted({*new_box, *old_box} - {"name", "at", "inputs"}):
+            if new_box.get(key) != old_box.get(key):
+                lines.append(f"box '{name}': {key} was {old_box.get(key)!r}, is {new_box.get(key)!r}")
+        if len(new_box["inputs"]) != len(old_box["inputs"]):
+            lines.append(f"box '{name}': fed by {', '.join(old_box['inputs'])}, now by {', '.join(new_box['inputs'])}")
+        stack += list(zip(new_box["inputs"], old_box["inputs"], strict=False))
+    return lines
+
+
+def _rebuild(
+    plan: Plan, store: Store, lane: DriverLane, streams: dict[str, StreamState], new: list[str], finished: bool
+) -> Memory:
+    """Run the whole archive through the network, and commit what new outputs hold as one epoch."""
+    for name in plan.sources:
+        folder = store.state.streams.get(name)
+        if folder is not None and folder.gone is not None:
+            raise NetworkChanged(
+                f"store '{store.layout.root}' cannot bring the new boxes up to date",
+                details=[
+                    f"new: {', '.join(new) or 'boxes behind known outputs'}",
+                    f"stream '{name}' has aged out up to seq {folder.gone.seq} in epoch {folder.gone.epoch}",
+                ],
+                hint="use a new store for the new network",
+            )
+    states, _, flows = _replay(plan, store, lane, BoxStates(), 0, keep=tuple(new))
+    number = store.state.epoch + 1
+    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan))
+    for stream in new:
+        rows = flows[stream]
+        table = stored.derived_bucket(rows, 1, number)
+        change = record.folder("streams", stream)
+        change.schema, change.seq = table.schema, len(rows)
+        if len(rows):
+            change.add.append(store.write_bucket("streams", stream, table))
+    tables, meta = checkpoint_tables(plan, states)
+    meta |= {"epoch": number, "sources": {n: s.progress for n, s in streams.items()}}
+    record.checkpoint = store.write_checkpoint(number, tables, meta)
+    store.commit(record)
+    return Memory(streams, states, 0, 0, finished)
+
+
+def _stream_state(store: Store, source: Source) -> StreamState:
+    folder = store.state.streams.get(source.name)
+    if folder is None:
+        return StreamState()
+    progress = folder.meta.get("progress")
+    pending = None
+    if f"pending.{source.name}" in store.state.tables and store.files(f"pending.{source.name}", kind="tables"):
+        pending = store.read_table(f"pending.{source.name}", kind="tables")
+    recent = None
+    if progress is not None:
+        kind = source.schema.field(source.order).type
+        reach = (
+            0 if source.key_span is None or source.order in source.key else span_of(source.key_span, kind, "key_span")
+        )
+        names = list(dict.fromkeys((*source.key, source.order)))
+        last = progress
+        if progress >= axis_end(kind):
+            last = max(
+                (f.stats[source.order][1] for f in store.files(source.name) if source.order in f.stats),
+                default=progress,
+            )
+        recent = store.read_table(source.name, names, {source.order: (last - reach, None)})
+    return StreamState(folder.seq, folder.meta.get("first"), progress, folder.meta.get("newest"), recent, pending)
+
+
+def _replay(
+    plan: Plan, store: Store, lane: DriverLane, states: BoxStates, since: int, keep: tuple[str, ...]
+) -> tuple[BoxStates, int, dict[str, Rows]]:
+    """Run what was admitted after epoch `since` through the boxes; the rows of the streams to keep."""
+    archive = {name: _archived(store, step.source, since) for name, step in plan.sources.items()}
+    moves = stored.moves_since(store, since)
+    parts: dict[str, list[Rows]] = {s: [plan_empty(plan, s)] for s in keep}
+    emitted = dict.fromkeys(plan.stored, 0)
+    progress = _progress_before(plan, store, since)
+    for low, high in _chunks(archive, moves):
+        rows, steps = {}, {}
+        finish = None
+        for name, step in plan.sources.items():
+            all_rows = archive[name]
+            cut = np.searchsorted(all_rows.stamp, [low, high], side="left")
+            rows[name] = all_rows.slice(int(cut[0]), int(cut[1]))
+            order = axis_of(rows[name].table.column(step.source.order))[0]
+            move = next(((m.stamp, m.to) for m in moves if m.stream == name and low <= m.stamp < high), None)
+            steps[name] = source_steps(progress[name], rows[name].stamp, order, move)
+            progress[name] = steps[name].end
+            finish = next((m.stamp for m in moves if m.finish and low <= m.stamp < high), finish)
+        result = evaluate(plan, lane, Sources(rows, steps, finish), states)
+        states = result.states
+        for stream, step_name in plan.stored.items():
+            emitted[stream] += len(result.flows[step_name])
+        for stream in keep:
+            parts[stream].append(result.flows[plan.stored[stream]])
+    _check_same(plan, store, since, emitted, keep)
+    return states, sum(len(r) for r in archive.values()), {s: Rows.concat(p) for s, p in parts.items()}
+
+
+def plan_empty(plan: Plan, stream: str) -> Rows:
+    return Rows.empty(plan.steps[plan.stored[stream]].schema)
+
+
+def _archived(store: Store, source: Source, since: int) -> Rows:
+    if source.name not in store.state.streams:
+        return Rows.empty(source.schema)
+    table = store.read_table(source.name, ranges={stored.EPOCH: (since + 1, None)})
+    return stored.archived_rows(source.name, table.combine_chunks())
+
+
+def _progress_before(plan: Plan, store: Store, since: int) -> dict[str, Number | None]:
+    """Each source's progress as of epoch `since`, which its checkpoint remembers."""
+    found: dict[str, Number | None] = dict.fromkeys(plan.sources)
+    if since and store.state.checkpoint is not None:
+        _, meta = store.read_checkpoint(store.state.checkpoint)
+        found |= {name: meta["sources"].get(name) for name in plan.sources}
+    return found
+
+
+def _chunks(archive: Mapping[str, Rows], moves: list[stored.Move]) -> list[tuple[int, int]]:
+    """Ranges of stamps of about CHUNK rows, each with at most one move of progress, at its end."""
+    stamps = np.sort(np.concatenate([np.empty(0, np.int64), *(r.stamp for r in archive.values())]))
+    cuts = {int(s) for s in stamps[CHUNK::CHUNK]} | {m.stamp + 1 for m in moves}
+    if not len(stamps) and not cuts:
+        return []
+    ends = [*sorted(cuts), max([int(stamps[-1]) if len(stamps) else 0, *(m.stamp for m in moves)]) + 1]
+    edges = sorted({0, *ends})
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def _check_same(plan: Plan, store: Store, since: int, emitted: Mapping[str, int], new: tuple[str, ...]) -> None:
+    """A replay that gives another number of rows than was stored means that something is not deterministic."""
+    for stream, count in emitted.items():
+        folder = store.state.streams.get(stream)
+        if folder is None or stream in plan.sources or stream in new:
+            continue
+        live = folder.rows + (folder.gone.rows if folder.gone else 0)
+        expected = live if not since else store_rows_after(store, stream, since)
+        if count != expected:
+            raise BoxFailed(
+                f"replaying the archive gives {count} rows of output '{stream}', the store has {expected}",
+                hint="user code or data behind it gives other results than before; results must depend on their arguments alone",
+            )
+
+
+def store_rows_after(store: Store, stream: str, epoch: int) -> int:
+    return len(store.read_table(stream, [stored.EPOCH], {stored.EPOCH: (epoch + 1, None)}))

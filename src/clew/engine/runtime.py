@@ -1,0 +1,311 @@
+"""One engine's life: epochs of admission, evaluation and commit over a store.
+
+Nothing in memory changes before the commit; if anything fails before it, the epoch has not happened.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.record import EpochRecord
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.admission import Admission, StreamState, admit, source_steps, stamp_streams
+from clew.engine.batches import Reject
+from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
+from clew.engine.marks import checkpoint_tables, network_facts
+from clew.engine.plan import Plan
+from clew.model.axis import Axis, Number, axis_end
+from clew.model.rows import Ints
+from clew.model.steps import Steps
+from clew.network.boxes import Source
+
+CHECKPOINT_ROWS = 200_000
+CHECKPOINT_EPOCHS = 64
+
+Lanes = Callable[[int], Lane[Any]]  # the lane for an epoch of so many rows
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch did."""
+
+    number: int
+    admitted: dict[str, int]
+    outputs: dict[str, int]
+    rejected: int = 0
+    late: int = 0
+    waiting: int = 0
+    seconds: float = 0.0
+    lane: str = "driver"
+    repeated: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """What comes in with one epoch: batches by stream, rows refused before admission, and moves of progress."""
+
+    batches: Mapping[str, pa.Table] = field(default_factory=dict)
+    refused: Mapping[str, list[Reject]] = field(default_factory=dict)
+    advances: Mapping[str, Number] = field(default_factory=dict)
+    pieces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files that hold a batch as it stands
+    ordered: bool = False  # each batch in pieces stands strictly by (order, key)
+    finish: bool = False
+    id: str | None = None
+    query: tuple[str, int] | None = None
+    at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What an engine holds between epochs; all of it can be had back from the store."""
+
+    streams: dict[str, StreamState]
+    boxes: BoxStates
+    rows_since_checkpoint: int = 0
+    epochs_since_checkpoint: int = 0
+    finished: bool = False
+
+
+@dataclass(eq=False)
+class _Admitted:
+    """The admitted part of an epoch, with its numbers."""
+
+    admissions: dict[str, Admission]
+    stamps: dict[str, Ints]
+    steps: dict[str, Steps]
+    moves: list[stored.Move]
+    finish: int | None
+    last_stamp: int
+
+
+class Runtime:
+    """Runs epochs of a plan over a store, in memory that a recovery can rebuild."""
+
+    def __init__(self, plan: Plan, store: Store, memory: Memory, lanes: Lanes) -> None:
+        self.plan, self.store, self.memory, self.lanes = plan, store, memory, lanes
+
+    def epoch(self, arrival: Arrival) -> Epoch:
+        """Admit, evaluate, commit."""
+        started = time.perf_counter()
+        admitted = self._admit(arrival)
+        lane = self.lanes(sum(len(s) for s in admitted.stamps.values()))
+        try:
+            return self._run(arrival, admitted, lane, started)
+        finally:
+            lane.close()
+
+    def _run(self, arrival: Arrival, admitted: _Admitted, lane: Lane[Any], started: float) -> Epoch:
+        number = self.store.state.epoch + 1
+        flows = {name: self._flow(name, arrival, admitted, lane) for name in self.plan.sources}
+        result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
+        record = self._record(number, arrival, admitted, result, lane)
+        memory = self._next_memory(admitted, result)
+        if self._checkpoint_due(memory, result):
+            memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
+            tables, meta = checkpoint_tables(self.plan, memory.boxes)
+            meta |= {"epoch": number, "sources": {n: s.progress for n, s in memory.streams.items()}}
+            record.checkpoint = self.store.write_checkpoint(number, tables, meta)
+        seconds = time.perf_counter() - started
+        summary = self._summary(number, arrival, admitted, result, seconds, lane)
+        record.boxes = self._measures(summary, admitted, result, arrival)
+        self.store.commit(record)
+        self.memory = memory
+        return replace(summary, seconds=time.perf_counter() - started)
+
+    # --- admission ---
+
+    def _admit(self, arrival: Arrival) -> _Admitted:
+        names = list(self.plan.sources)
+        admissions: dict[str, Admission] = {}
+        moves: dict[str, Number] = dict(arrival.advances)
+        for name in names:
+            source = self._source(name)
+            if arrival.finish:
+                moves[name] = axis_end(source.schema.field(source.order).type)
+            if name in arrival.batches or name in moves:
+                batch = arrival.batches.get(name, source.schema.empty_table())
+                state, ordered = self.memory.streams[name], name in arrival.pieces and arrival.ordered
+                admissions[name] = admit(source, state, batch, now=arrival.at, advance=moves.get(name), ordered=ordered)
+        orders = [
+            (
+                self._source(n).schema.field(self._source(n).order).type,
+                admissions[n].order if n in admissions else _NONE,
+            )
+            for n in names
+        ]
+        stamps = dict(zip(names, stamp_streams(orders, self.store.state.stamp), strict=True))
+        last = self.store.state.stamp + sum(len(s) for s in stamps.values())
+        numbered = _numbered(moves, arrival.finish, last)
+        moved_at = {m.stream: m.stamp for m in numbered}
+        last = max([last, *moved_at.values()])
+        steps = {}
+        for name in names:
+            order = admissions[name].order if name in admissions else _NONE
+            move = (moved_at[name], moves[name]) if name in moves else None
+            steps[name] = source_steps(self.memory.streams[name].progress, stamps[name], order, move)
+        finish = next(iter(moved_at.values()), last) if arrival.finish else None
+        return _Admitted(admissions, stamps, steps, numbered, finish, last)
+
+    def _flow(self, name: str, arrival: Arrival, admitted: _Admitted, lane: Lane[Any]) -> Any:
+        made = admitted.admissions.get(name)
+        table = made.rows if made else self._source(name).schema.empty_table()
+        pieces = arrival.pieces.get(name, ()) if made is not None and made.untouched else ()
+        return lane.source(name, table, admitted.stamps[name], self.memory.streams[name].seq + 1, pieces)
+
+    def _source(self, name: str) -> Source:
+        return self.plan.sources[name].source
+
+    # --- commit ---
+
+    def _record(
+        self, number: int, arrival: Arrival, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]
+    ) -> EpochRecord:
+        record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
+        self._add(record, "moves", stored.moves_table(admitted.moves, number))
+        if admitted.finish is not None:
+            record.sources = {"finished": number}
+        if self.store.state.network is None or self.store.state.network["prints"] != self.plan.prints:
+            record.network = network_facts(self.plan)
+        for name, made in admitted.admissions.items():
+            self._source_change(record, name, made)
+        self._stored_changes(record, admitted, result, lane)
+        self._add(record, "origins", stored.origins_table(result.named, number))
+        rejects = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
+        self._add(record, "rejected", stored.rejected_table(rejects, result.rejected, number))
+        for name, made in admitted.admissions.items():
+            if len(made.late):
+                reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)
+                self._add(record, f"late.{name}", stored.late_table(made.late, reasons, None, number))
+        for box, refused in result.late.items():
+            for part in refused:
+                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, number)
+                port = f".{part.port}" if part.port else ""
+                self._add(record, f"late.{box}{port}", table)
+        self.store.compact(record)
+        return record
+
+    def _source_change(self, record: EpochRecord, name: str, made: Admission) -> None:
+        after = made.state
+        change = record.folder("streams", name)
+        change.seq = after.seq
+        change.meta = {"progress": after.progress, "newest": after.newest, "first": after.first}
+        waiting, before = after.pending, self.memory.streams[name].pending
+        if waiting is not None and (len(waiting) or (before is not None and len(before))):
+            pending = f"pending.{name}"
+            live = self.store.state.tables.get(pending)
+            if live is not None:
+                record.folder("tables", pending).remove = list(live.files)
+            self._add(record, pending, waiting)
+
+    def _stored_changes(self, record: EpochRecord, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]) -> None:
+        for stream, step in self.plan.stored.items():
+            source = stream in self.plan.sources
+            if source and stream not in admitted.admissions:
+                continue
+            folder, flow = self.store.state.streams.get(stream), result.flows[step]
+            last = folder.seq if folder else 0
+            change = record.folder("streams", stream)
+            if folder is None:
+                hidden = stored.SOURCE_HIDDEN if source else stored.DERIVED_HIDDEN
+                change.schema = stored.stored_schema(self.plan.steps[step].schema, hidden)
+                change.order = self._source(stream).order if source else None
+            change.add += lane.write(self.store, stream, flow, last + 1, record.epoch, not source)
+            change.seq = last + lane.count(flow)
+
+    def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
+        """Add rows to one of clew's own tables."""
+        if len(table):
+            record.folder("tables", name).add.append(self.store.write_bucket("tables", name, table))
+
+    def _next_memory(self, admitted: _Admitted, result: Pass[Any]) -> Memory:
+        streams = {**self.memory.streams, **{n: a.state for n, a in admitted.admissions.items()}}
+        rows = sum(len(s) for s in admitted.stamps.values())
+        return Memory(
+            streams,
+            result.states,
+            self.memory.rows_since_checkpoint + rows,
+            self.memory.epochs_since_checkpoint + 1,
+            self.memory.finished or admitted.finish is not None,
+        )
+
+    def _checkpoint_due(self, memory: Memory, result: Pass[Any]) -> bool:
+        """Often enough that a restart is quick, seldom enough that states cost less than the rows behind them."""
+        held = sum(m.state_rows for m in result.metrics.values())
+        rows = memory.rows_since_checkpoint
+        return rows >= max(CHECKPOINT_ROWS, held) or (
+            memory.epochs_since_checkpoint >= CHECKPOINT_EPOCHS and rows * 4 >= held
+        )
+
+    # --- what is told ---
+
+    def _summary(
+        self, number: int, arrival: Arrival, admitted: _Admitted, result: Pass[Any], seconds: float, lane: Lane[Any]
+    ) -> Epoch:
+        outputs = {
+            s: lane.count(result.flows[step]) for s, step in self.plan.stored.items() if s not in self.plan.sources
+        }
+        refused = sum(len(r.rows) for parts in result.rejected.values() for r in parts)
+        refused += sum(len(r) for r in arrival.refused.values())
+        refused += sum(len(a.rejects) for a in admitted.admissions.values())
+        late = sum(len(a.late) for a in admitted.admissions.values())
+        late += sum(len(r.rows) for parts in result.late.values() for r in parts)
+        return Epoch(
+            number,
+            {n: len(admitted.stamps[n]) for n in admitted.admissions},
+            outputs,
+            refused,
+            late,
+            sum(a.waiting for a in admitted.admissions.values()),
+            seconds,
+            lane.name,
+            warnings=tuple(w for a in admitted.admissions.values() for w in a.warnings),
+        )
+
+    def _measures(
+        self, summary: Epoch, admitted: _Admitted, result: Pass[Any], arrival: Arrival
+    ) -> dict[str, dict[str, Any]]:
+        measures: dict[str, dict[str, Any]] = {}
+        for name, step in self.plan.steps.items():
+            seen = result.metrics[name]
+            box = measures.setdefault(step.box, {"rows_in": seen.rows_in, "ms": 0.0, "state_rows": 0, "state_bytes": 0})
+            box["rows_out"] = seen.rows_out
+            box["ms"] = round(box["ms"] + seen.ms, 3)
+            box["state_rows"] += seen.state_rows
+            box["state_bytes"] += seen.state_bytes
+            box["lane"] = seen.lane
+        for name, made in admitted.admissions.items():
+            measures[name]["rows_in"] = len(arrival.batches.get(name, ()))
+            measures[name]["waiting"] = made.waiting
+            newest, progress = made.state.newest, made.state.progress
+            if newest is not None and progress is not None:
+                measures[name]["lag"] = newest - progress if newest != progress else 0
+        arrived = (dt.datetime.now(dt.UTC) - arrival.at).total_seconds() * 1000
+        measures["*"] = {
+            "ms": round(summary.seconds * 1000, 3),
+            "lag_ms": round(arrived, 3),
+            "rejected": summary.rejected,
+            "late": summary.late,
+            "arrived_at": arrival.at.isoformat(timespec="milliseconds"),
+        }
+        return measures
+
+
+_NONE: Axis = np.empty(0, np.int64)
+
+
+def _numbered(moves: Mapping[str, Number], finish: bool, last: int) -> list[stored.Move]:
+    """A move takes a stamp, so that what it closes has a trigger; a finish takes one for all streams."""
+    return [stored.Move(n, to, last + 1 + (0 if finish else i), finish) for i, (n, to) in enumerate(moves.items())]
+
+
+def _rejects(admitted: _Admitted, name: str) -> list[Reject]:
+    return admitted.admissions[name].rejects if name in admitted.admissions else []

@@ -1,0 +1,147 @@
+"""The forms in which rows are stored: what a bucket holds beside the visible columns."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.store import Store
+from clew.engine.batches import Reject, row_json
+from clew.engine.evaluate import Named
+from clew.model.axis import Number
+from clew.model.rows import IDENT, POS, STAMP, Ints, Rows, mix
+from clew.operators.base import ORIGIN_COLUMNS, Refused
+
+SEQ, EPOCH, REASON = "_seq", "_epoch", "_reason"
+
+SOURCE_HIDDEN = (SEQ, STAMP, EPOCH)
+DERIVED_HIDDEN = (SEQ, STAMP, POS, IDENT, EPOCH)
+
+ORIGINS_SCHEMA = pa.schema(
+    [pa.field("box", pa.string())] + [pa.field(c, pa.int64()) for c in (STAMP, POS, IDENT, *ORIGIN_COLUMNS, EPOCH)]
+)
+REJECTED_SCHEMA = pa.schema(
+    [("name", pa.string()), ("reason", pa.string()), ("row", pa.string()), (STAMP, pa.int64()), (EPOCH, pa.int64())]
+)
+
+
+MOVES_SCHEMA = pa.schema(
+    [("stream", pa.string()), ("whole", pa.int64()), ("real", pa.float64()), ("finish", pa.bool_()),
+     (STAMP, pa.int64()), (EPOCH, pa.int64())]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Move:
+    """Progress admitted without a tuple: by `advance`, or by `finish` to the end of the axis."""
+
+    stream: str
+    to: Number
+    stamp: int
+    finish: bool
+
+
+def moves_table(moves: Sequence[Move], epoch: int) -> pa.Table:
+    whole = [m.to if isinstance(m.to, int) else None for m in moves]
+    real = [m.to if isinstance(m.to, float) else None for m in moves]
+    columns = [
+        [m.stream for m in moves],
+        whole,
+        real,
+        [m.finish for m in moves],
+        [m.stamp for m in moves],
+        [epoch] * len(moves),
+    ]
+    return pa.table(columns, schema=MOVES_SCHEMA)
+
+
+def moves_since(store: Store, epoch: int) -> list[Move]:
+    """All moves committed after an epoch, in the order of their stamps."""
+    if "moves" not in store.state.tables:
+        return []
+    rows = store.read_table("moves", ranges={EPOCH: (epoch + 1, None)}, kind="tables").to_pylist()
+    return [
+        Move(r["stream"], r["real"] if r["whole"] is None else r["whole"], r[STAMP], r["finish"])
+        for r in sorted(rows, key=lambda r: r[STAMP])
+    ]
+
+
+def stored_schema(visible: pa.Schema, hidden: Iterable[str]) -> pa.Schema:
+    return pa.schema([*visible, *(pa.field(name, pa.int64()) for name in hidden)])
+
+
+def late_schema(visible: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [*visible, pa.field(REASON, pa.string()), pa.field(STAMP, pa.int64()), pa.field(EPOCH, pa.int64())]
+    )
+
+
+def source_ident(stream: str, seq: Ints) -> Ints:
+    """The 64-bit name of a source tuple: its tid, hashed."""
+    return mix(seq, zlib.crc32(stream.encode()))
+
+
+def source_rows(stream: str, table: pa.Table, stamps: Ints, first_seq: int) -> Rows:
+    """Admitted tuples as rows: place and name from their numbers."""
+    seq = np.arange(first_seq, first_seq + len(stamps), dtype=np.int64)
+    return Rows(table, stamps, np.zeros(len(stamps), np.int64), source_ident(stream, seq))
+
+
+def source_bucket(rows: Rows, first_seq: int, epoch: int) -> pa.Table:
+    seq = np.arange(first_seq, first_seq + len(rows), dtype=np.int64)
+    return _with(rows.table, {SEQ: seq, STAMP: rows.stamp, EPOCH: np.full(len(rows), epoch)})
+
+
+def derived_bucket(rows: Rows, first_seq: int, epoch: int) -> pa.Table:
+    seq = np.arange(first_seq, first_seq + len(rows), dtype=np.int64)
+    hidden = {SEQ: seq, STAMP: rows.stamp, POS: rows.pos, IDENT: rows.ident, EPOCH: np.full(len(rows), epoch)}
+    return _with(rows.table, hidden)
+
+
+def archived_rows(stream: str, table: pa.Table) -> Rows:
+    """Rows of a source as they were when admitted, from its archive."""
+    seq, stamp = np.asarray(table.column(SEQ)), np.asarray(table.column(STAMP))
+    return Rows(table.drop_columns(list(SOURCE_HIDDEN)), stamp, np.zeros(len(seq), np.int64), source_ident(stream, seq))
+
+
+def origins_table(named: dict[str, Named], epoch: int) -> pa.Table:
+    """The origin index of one epoch, box by box in place order."""
+    parts = []
+    for step, rows in named.items():
+        count = len(rows.stamp)
+        if not count:
+            continue
+        box = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [step]).cast(pa.string())
+        columns = [box, rows.stamp, rows.pos, rows.ident, *rows.origin.arrays(), np.full(count, epoch)]
+        parts.append(pa.table([pa.array(c) for c in columns], schema=ORIGINS_SCHEMA))
+    return pa.concat_tables(parts) if parts else ORIGINS_SCHEMA.empty_table()
+
+
+def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refused]], epoch: int) -> pa.Table:
+    """What was rejected in one epoch, at streams and at boxes, whole and with its reason."""
+    rows = [(name, r.reason, r.row, r.stamp) for name, rejects in streams.items() for r in rejects]
+    for box, refused in boxes.items():
+        for part in refused:
+            values = part.rows.table.to_pylist()
+            stamps = part.rows.stamp.tolist()
+            rows += [(box, why, row_json(v), s) for v, why, s in zip(values, part.reasons, stamps, strict=True)]
+    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
+    return pa.table([*map(list, columns), [epoch] * len(rows)], schema=REJECTED_SCHEMA)
+
+
+def late_table(visible: pa.Table, reasons: list[str], stamps: Ints | None, epoch: int) -> pa.Table:
+    """Late tuples, whole; at a box with their stamp, at a stream without one."""
+    count = len(visible)
+    stamp = pa.nulls(count, pa.int64()) if stamps is None else pa.array(stamps)
+    columns = [*visible.columns, pa.array(reasons, pa.string()), stamp, pa.array(np.full(count, epoch))]
+    return pa.table(columns, schema=late_schema(visible.schema))
+
+
+def _with(table: pa.Table, hidden: dict[str, Ints]) -> pa.Table:
+    for name, values in hidden.items():
+        table = table.append_column(name, pa.array(values, pa.int64()))
+    return table

@@ -1,0 +1,47 @@
+"""Types of expressions, found by Spark's analyser without running anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from clew.engine.plan import Columns
+from clew.errors import TypeProblem
+from clew.model.schema import schema_text
+from clew.model.types import parse_type, type_name
+from clew.network.boxes import Box
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkTyper:
+    """Asks Spark for the types of expressions that clew's own evaluator does not take."""
+
+    def __init__(self, session: Callable[[], SparkSession]) -> None:
+        self._session = session
+
+    def __call__(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
+        from pyspark.errors import AnalysisException, ParseException
+
+        empty = self._session().createDataFrame([], spark_schema(schema))
+        kinds = []
+        for name, sql in columns:
+            try:
+                found = empty.selectExpr(f"{sql} AS `{name}`").schema.fields[0].dataType.simpleString()
+            except (AnalysisException, ParseException) as error:
+                text = str(error).split(" SQLSTATE")[0].splitlines()[0]
+                raise TypeProblem(
+                    f"has an expression that Spark refuses: '{sql}'",
+                    details=[text, f"input: {schema_text(schema)}"],
+                    at=box.at or None,
+                ) from error
+            kinds.append(parse_type(found))
+        return kinds
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    """A schema as Spark's DDL."""
+    return ", ".join(f"`{f.name}` {type_name(f.type)}" for f in schema)

@@ -1,0 +1,222 @@
+"""A network as text, as Mermaid, as JSON and as a small static SVG."""
+
+from __future__ import annotations
+
+import dataclasses
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from clew.expressions.aggregates import UserFunction
+from clew.model.schema import schema_text
+from clew.model.types import type_name
+from clew.network.boxes import (
+    Apply,
+    Box,
+    CountWindow,
+    Drop,
+    Filter,
+    Join,
+    Landmark,
+    Latch,
+    Map,
+    Resample,
+    Sort,
+    Source,
+    Window,
+    WindowKind,
+)
+
+if TYPE_CHECKING:
+    from clew.network.network import Network
+
+
+def what_it_does(box: Box) -> str:
+    """A box's parameters, in a few words."""
+    match box:
+        case Source():
+            return f"{schema_text(box.schema)}; order {box.order}; key {', '.join(box.key)}"
+        case Filter():
+            return box.condition
+        case Map():
+            return ", ".join(sql if sql == name else f"{sql} AS {name}" for name, sql in box.columns)
+        case Sort():
+            return f"on {box.on}, slack {box.slack}"
+        case Window():
+            by = f" by {', '.join(box.by)}" if box.by else ""
+            return f"{_window(box.window)}{by}: {_aggregations(box.aggregations)}"
+        case Join():
+            keys = "".join(f", {left} = {right}" for left, right in box.keys)
+            where = f", where {box.where}" if box.where else ""
+            return f"{box.how}, {box.on[1]} - {box.on[0]} in [{box.low}, {box.high}]{keys}{where}"
+        case Resample():
+            return f"within {box.within} of {box.on[1]}: {_aggregations(box.aggregations)}"
+        case Drop():
+            return f"every {box.every}" if box.every else f"fraction {box.fraction}, seed {box.seed}"
+        case Apply():
+            return f"{getattr(box.function, '__qualname__', 'function')}, {box.how}"
+    return ""
+
+
+def _window(window: WindowKind) -> str:
+    match window:
+        case CountWindow():
+            return f"{window.rows} rows, slide {window.slide}" + (", partial" if window.partial else "")
+        case Landmark():
+            return f"since {window.start}, every {window.every} " + (f"of {window.on}" if window.on else "rows")
+        case Latch():
+            return f"latch every {window.every} " + (f"of {window.on}" if window.on else "rows")
+    return f"span {window.span} of {window.on}, slide {window.slide}, from the {window.anchor}"
+
+
+def _aggregations(items: tuple[tuple[str, str | UserFunction], ...]) -> str:
+    return ", ".join(f"{v.text if isinstance(v, UserFunction) else v} AS {out}" for out, v in items)
+
+
+def _stored_as(network: Network) -> dict[str, list[str]]:
+    marks: dict[str, list[str]] = {}
+    for word, streams in (("output", network.outputs), ("kept", network.kept)):
+        for stream, box in streams.items():
+            marks.setdefault(box, []).append(f"{word} '{stream}'")
+    return marks
+
+
+def as_text(network: Network) -> str:
+    boxes, marks = network.boxes, _stored_as(network)
+    name_width = max((len(b.name) for b in boxes), default=0)
+    kind_width = max((len(b.kind) for b in boxes), default=0)
+    lines = [f"Network '{network.name}'"]
+    for box in boxes:
+        feeds = f" <- {', '.join(box.inputs)}" if box.inputs else ""
+        stored = f"  => {', '.join(marks[box.name])}" if box.name in marks else ""
+        lines.append(f"  {box.name:<{name_width}}  {box.kind:<{kind_width}}  {what_it_does(box)}{feeds}{stored}")
+    return "\n".join(lines)
+
+
+def as_mermaid(network: Network) -> str:
+    numbers = {box.name: f"b{i}" for i, box in enumerate(network.boxes)}
+    lines = ["flowchart LR"]
+    for box in network.boxes:
+        text = f"<b>{escape(box.name)}</b><br/>{escape(box.kind)}: {escape(what_it_does(box))}".replace('"', "&quot;")
+        left, right = ("([", "])") if isinstance(box, Source) else ("[", "]")
+        lines.append(f'  {numbers[box.name]}{left}"{text}"{right}')
+        lines += [f"  {numbers[parent]} --> {numbers[box.name]}" for parent in box.inputs]
+    for i, (name, box_name) in enumerate({**network.outputs, **network.kept}.items()):
+        lines += [f'  o{i}[("{escape(name)}")]', f"  {numbers[box_name]} --> o{i}"]
+    return "\n".join(lines)
+
+
+def as_json(network: Network) -> dict[str, Any]:
+    """All that the network is, in JSON's types: what the store remembers and compares."""
+    return {
+        "name": network.name,
+        "boxes": [box_json(box) for box in network.boxes],
+        "outputs": network.outputs,
+        "kept": network.kept,
+    }
+
+
+def box_json(box: Box) -> dict[str, Any]:
+    fields = {f.name: getattr(box, f.name) for f in dataclasses.fields(box) if f.name not in ("name", "inputs", "at")}
+    return {
+        "name": box.name,
+        "kind": box.kind,
+        "inputs": list(box.inputs),
+        "at": box.at,
+        **{name: plain(value) for name, value in fields.items()},
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value of a box in JSON's types."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case pa.Schema():
+            return schema_text(value)
+        case UserFunction():
+            return {"function": value.text, "returns": type_name(value.type), "code": code_mark(value.function)}
+        case tuple() | list():
+            return [plain(v) for v in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"kind": type(value).__name__.lower()} | {
+            f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)
+        }
+    if callable(value):
+        return {"function": getattr(value, "__qualname__", repr(type(value))), "code": code_mark(value)}
+    return str(value)
+
+
+def code_mark(call: Any) -> str | None:
+    """A mark that changes when a Python function's code does."""
+    import hashlib
+
+    code = getattr(call, "__code__", None)
+    if code is None:
+        return None
+    text = repr((code.co_code, [c for c in code.co_consts if not hasattr(c, "co_code")], code.co_names))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# --- SVG: columns by depth, one card a box, a curve an arrow ---
+
+_W, _H, _GAP_X, _GAP_Y, _PAD = 190, 46, 44, 18, 14
+_FILL = {"source": "#e3f0e6", "output": "#fdf0d5"}
+
+
+def as_svg(network: Network) -> str:
+    boxes = network.boxes
+    depth: dict[str, int] = {}
+    for box in boxes:
+        depth[box.name] = max((depth[p] + 1 for p in box.inputs), default=0)
+    rows: dict[int, int] = {}
+    place: dict[str, tuple[int, int]] = {}
+    for box in boxes:
+        column = depth[box.name]
+        wish = max((place[p][1] for p in box.inputs), default=0)
+        row = max(rows.get(column, 0), min(wish, rows.get(column, 0) + 8)) if box.inputs else rows.get(column, 0)
+        place[box.name] = (column, row)
+        rows[column] = row + 1
+    width = 2 * _PAD + (max(depth.values(), default=0) + 1) * (_W + _GAP_X) - _GAP_X
+    height = 2 * _PAD + max(rows.values(), default=1) * (_H + _GAP_Y) - _GAP_Y
+    marks = _stored_as(network)
+    arrows = [_arrow(place[p], place[b.name]) for b in boxes for p in b.inputs]
+    cards = [_card(b, place[b.name], marks.get(b.name, [])) for b in boxes]
+    style = "text{font:12px system-ui,sans-serif;fill:#1d2733}.k{font-size:10px;fill:#5b6876}"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="network {escape(network.name, quote=True)}"><style>{style}</style>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(arrows)}{"".join(cards)}</svg>'
+    )
+
+
+def _corner(place: tuple[int, int]) -> tuple[int, int]:
+    return _PAD + place[0] * (_W + _GAP_X), _PAD + place[1] * (_H + _GAP_Y)
+
+
+def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    (x0, y0), (x1, y1) = _corner(start), _corner(end)
+    x0, y0, y1 = x0 + _W, y0 + _H // 2, y1 + _H // 2
+    middle = (x0 + x1) // 2
+    return (
+        f'<path d="M{x0} {y0}C{middle} {y0} {middle} {y1} {x1 - 6} {y1}" fill="none" stroke="#8a97a6" stroke-width="1.5"/>'
+        f'<path d="M{x1} {y1}l-7 -4v8z" fill="#8a97a6"/>'
+    )
+
+
+def _card(box: Box, place: tuple[int, int], marks: list[str]) -> str:
+    x, y = _corner(place)
+    fill = _FILL["source"] if isinstance(box, Source) else _FILL["output"] if marks else "#eef2f7"
+    text = f"{box.name}" + (f" ⇒ {', '.join(m.split(' ', 1)[1].strip(chr(39)) for m in marks)}" if marks else "")
+    detail = f"{box.kind}: {what_it_does(box)}"
+    return (
+        f"<g><title>{escape(box.name)}: {escape(detail)}</title>"
+        f'<rect x="{x}" y="{y}" width="{_W}" height="{_H}" rx="7" fill="{fill}" stroke="#b9c3cf"/>'
+        f'<text x="{x + 9}" y="{y + 19}">{escape(_short(text, 28))}</text>'
+        f'<text class="k" x="{x + 9}" y="{y + 35}">{escape(_short(detail, 36))}</text></g>'
+    )
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

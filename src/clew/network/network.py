@@ -1,0 +1,247 @@
+"""Networks: boxes joined by streams, checked while they are built, before Spark starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from clew.errors import CycleError, DuplicateName, NetworkError, SchemaError, UnknownColumn, UnknownStream, nearest
+from clew.model.axis import Span, is_orderable, span_of
+from clew.model.schema import parse_schema
+from clew.model.types import type_name
+from clew.network import drawing
+from clew.network.boxes import Box, Source
+from clew.network.naming import Spot, calling_spot
+from clew.network.stream import Stream
+
+
+class Network:
+    """A directed acyclic graph of boxes, built from its sources forward.
+
+    >>> net = Network("overheating")
+    >>> readings = net.stream("readings", "ts LONG, sensor INT, celsius DOUBLE", order="ts", key=["ts", "sensor"])
+    >>> hot = readings.filter("celsius > 90").output("hot")
+    >>> net
+    Network 'overheating'
+      readings  source  ts LONG?...
+    """
+
+    def __init__(self, name: str) -> None:
+        if not name or not isinstance(name, str):
+            raise NetworkError("a network needs a name")
+        self.name = name
+        self._boxes: list[Box] = []  # named provisionally, by their number
+        self._chains: list[_Chain] = []
+        self._outputs: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
+
+    def stream(
+        self,
+        name: str,
+        schema: str,
+        *,
+        order: str,
+        key: str | Sequence[str],
+        key_span: Span | None = None,
+        lateness: Span = 0,
+        retention: Span | None = None,
+        max_ahead: Span | None = None,
+    ) -> Stream:
+        """A source stream: its schema, the column that orders it, and the columns that identify a tuple.
+
+        The key holds the order column, or `key_span` says within what span of it a key is unique.
+        Tuples newer than the newest minus `lateness` wait for their elders; older ones count as late.
+        `retention` bounds the archive; a tuple further ahead than `max_ahead` waits until time comes near.
+        """
+        at = calling_spot().text
+        what = f"stream '{self.name}.{name}'"
+        columns = parse_schema(schema)
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        for column in (order, *keys):
+            if column not in columns.names:
+                raise UnknownColumn(
+                    f"{what} has no column '{column}'",
+                    details=[f"columns: {', '.join(columns.names)}"],
+                    hint=nearest(column, columns.names),
+                    at=at,
+                )
+        kind = columns.field(order).type
+        if not is_orderable(kind):
+            raise SchemaError(
+                f"{what} cannot be ordered by '{order}', which is {type_name(kind).upper()}",
+                hint="an order is a number, a date, a timestamp, or a decimal of at most 18 digits",
+                at=at,
+            )
+        if order not in keys and key_span is None:
+            raise SchemaError(
+                f"{what} has a key without its order column '{order}'",
+                hint=f"add '{order}' to the key, or say within what span of it a key is unique: key_span=...",
+                at=at,
+            )
+        for word, span in (
+            ("lateness", lateness),
+            ("retention", retention),
+            ("max_ahead", max_ahead),
+            ("key_span", key_span),
+        ):
+            if span is not None and span_of(span, kind, word) < 0:
+                raise SchemaError(f"{what} has a negative {word}: {span!r}", at=at)
+        source = Source(name, (), columns, order, keys, key_span, lateness, retention, max_ahead, at=at)
+        self._claim_stream(name, at)
+        return self._add(source, columns.names, order, name)
+
+    # --- what stands in it ---
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """All boxes under their final names, inputs before those that they feed."""
+        names = self._names()
+        return tuple(
+            dataclasses.replace(box, name=names[i], inputs=tuple(names[int(n)] for n in box.inputs))
+            for i, box in enumerate(self._boxes)
+        )
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        return {b.name: b for b in self.boxes if isinstance(b, Source)}
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Output streams, and the box that feeds each."""
+        names = self._names()
+        return {output: names[i] for output, i in self._outputs.items()}
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """Inner streams that are stored, and the box that feeds each."""
+        names = self._names()
+        return {stream: names[i] for stream, i in self._kept.items()}
+
+    @property
+    def stored(self) -> dict[str, str]:
+        """All streams that get tids: sources, outputs and kept ones, with the box that feeds each."""
+        return {**{name: name for name in self.sources}, **self.outputs, **self.kept}
+
+    def box(self, name: str) -> Box:
+        found = {b.name: b for b in self.boxes}
+        if name not in found:
+            raise UnknownStream(
+                f"network '{self.name}' has no box '{name}'",
+                details=[f"boxes: {', '.join(found)}"],
+                hint=nearest(name, found),
+            )
+        return found[name]
+
+    def __repr__(self) -> str:
+        return drawing.as_text(self)
+
+    def graph(self, form: str = "mermaid") -> str | dict[str, Any]:
+        """The network as Mermaid text (`"mermaid"`), as a JSON-ready dict (`"json"`), or as SVG (`"svg"`)."""
+        forms = {"mermaid": drawing.as_mermaid, "json": drawing.as_json, "svg": drawing.as_svg}
+        if form not in forms:
+            raise NetworkError(f"no form '{form}' of a graph", details=[f"forms: {', '.join(forms)}"])
+        return forms[form](self)  # type: ignore[operator, no-any-return]
+
+    def _repr_html_(self) -> str:
+        return drawing.as_svg(self)
+
+    # --- how it grows; called by Stream ---
+
+    def _add(
+        self, box: Box, columns: Sequence[str], order: str | None, name: str | None, inputs: Sequence[Stream] = ()
+    ) -> Stream:
+        for stream in inputs:
+            if stream._network is not self:
+                raise NetworkError(
+                    f"network '{self.name}' cannot use a stream of network '{stream._network.name}'", at=box.at or None
+                )
+        number = len(self._boxes)
+        self._boxes.append(dataclasses.replace(box, name=name or "", inputs=tuple(str(s._number) for s in inputs)))
+        if name is not None and any(c.given == name for c in self._chains):
+            self._boxes.pop()
+            raise DuplicateName(f"network '{self.name}' has two boxes named '{name}'", at=box.at or None)
+        spot = calling_spot()
+        parent = self._chains[inputs[0]._number] if inputs else None
+        same = parent is not None and parent.spot.statement == spot.statement and parent.spot.file == spot.file
+        chain = parent.chain if parent is not None and same and parent.last_of(self._chains) else number
+        self._chains.append(_Chain(number, chain, spot, name))
+        return Stream(self, number, tuple(columns), order)
+
+    def _provisional_name(self, kind: str, name: str | None) -> str:
+        """What a box that fails its checks is called in the error."""
+        return f"{self.name}.{name or calling_spot().target or kind}"
+
+    def _claim_stream(self, name: str, at: str) -> None:
+        taken = [*self._outputs, *self._kept, *(b.name for b in self._boxes if isinstance(b, Source))]
+        if any(name.lower() == t.lower() for t in taken):
+            raise DuplicateName(f"network '{self.name}' already has a stream named '{name}'", at=at)
+        if (
+            not name
+            or not name.replace("_", "a").replace("-", "a").replace(".", "a").isalnum()
+            or not name[0].isalpha()
+        ):
+            raise NetworkError(
+                f"'{name}' cannot name a stream", hint="use letters, digits, '_', '-' and '.', a letter first", at=at
+            )
+
+    def _mark(self, table: str, stream: Stream, name: str) -> None:
+        self._claim_stream(name, calling_spot().text)
+        (self._outputs if table == "output" else self._kept)[name] = stream._number
+
+    def _names(self) -> list[str]:
+        """Given names as given; the last box of a statement takes the variable's name, those before it `variable.kind`."""
+        taken = {c.given for c in self._chains if c.given}
+        last = {c.chain: c.number for c in self._chains}
+        names: list[str] = []
+        for link, box in zip(self._chains, self._boxes, strict=True):
+            wish = link.given
+            if wish is None:
+                target = link.spot.target
+                wish = (target if last[link.chain] == link.number else f"{target}.{box.kind}") if target else box.kind
+                wish = _free(wish, taken)
+                taken.add(wish)
+            names.append(wish)
+        return names
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chain:
+    """Which statement a box was written in."""
+
+    number: int
+    chain: int
+    spot: Spot
+    given: str | None
+
+    def last_of(self, chains: Sequence[_Chain]) -> bool:
+        return all(c.number <= self.number for c in chains if c.chain == self.chain)
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    count, candidate = 1, name
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}_{count}"
+    return candidate
+
+
+def in_order(boxes: Mapping[str, Box]) -> list[Box]:
+    """The boxes, inputs first; `CycleError` names a cycle if there is one."""
+    done: dict[str, Box] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in done:
+            return
+        if name in path:
+            cycle = " -> ".join((*path[path.index(name) :], name))
+            raise CycleError(f"boxes feed each other in a circle: {cycle}")
+        for parent in boxes[name].inputs:
+            if parent not in boxes:
+                raise NetworkError(f"box '{name}' is fed by '{parent}', which does not exist")
+            visit(parent, (*path, name))
+        done[name] = boxes[name]
+
+    for name in boxes:
+        visit(name, ())
+    return list(done.values())

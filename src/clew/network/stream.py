@@ -1,0 +1,449 @@
+"""A stream in the user's hand: what boxes are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest
+from clew.expressions.aggregates import UserFunction, split_aggregates
+from clew.expressions.parse import check_expression, parse_expression
+from clew.model.axis import Span
+from clew.model.schema import parse_schema
+from clew.model.types import parse_type
+from clew.network.boxes import (
+    Aggregation,
+    Apply,
+    Box,
+    CountWindow,
+    Drop,
+    Filter,
+    Join,
+    Landmark,
+    Latch,
+    Map,
+    Resample,
+    Sort,
+    Union,
+    ValueWindow,
+    Window,
+    WindowKind,
+)
+from clew.network.naming import calling_spot
+
+if TYPE_CHECKING:
+    from clew.network.network import Network
+
+Names = str | Sequence[str] | None
+Within = Span | tuple[Span, Span]
+
+
+def function(call: Callable[..., Any], returns: str, columns: Names = None) -> UserFunction:
+    """A user's own function of a window: it gets the window's rows as an Arrow table and returns one value.
+
+    >>> spread = function(lambda rows: rows.num_rows, "INT")
+    """
+    return UserFunction(call, parse_type(returns), _names(columns))
+
+
+class Stream:
+    """A stream of a network: a source, or what a box emits. Each method makes a box and gives its stream."""
+
+    def __init__(self, network: Network, number: int, columns: tuple[str, ...], order: str | None) -> None:
+        self._network = network
+        self._number = number
+        self.columns = columns
+        self.order = order
+
+    @property
+    def name(self) -> str:
+        """The name of the box that this stream comes from."""
+        return self._network._names()[self._number]
+
+    def __repr__(self) -> str:
+        return f"<stream {self._network.name}.{self.name}: {', '.join(self.columns)}>"
+
+    # --- one row at a time ---
+
+    def filter(self, condition: Any, *, name: str | None = None) -> Stream:
+        """The rows for which a condition, any deterministic Spark SQL, is true."""
+        new = _Maker(self, "filter", name)
+        text = new.expression(condition, "filters by")
+        return new.add(Filter("", (), text, at=new.at), self.columns, self.order)
+
+    def map(self, *columns: Any, **named: Any) -> Stream:
+        """Each row projected: columns by name, `"expression AS name"`, `"*"` for all, `name="expression"`.
+
+        >>> # readings.map("*", fahrenheit="celsius * 1.8 + 32")
+        """
+        box_name = named.pop("name", None) if "name" not in self.columns or not columns else None
+        new = _Maker(self, "map", box_name)
+        items: dict[str, str] = {}
+        for column in columns:
+            if isinstance(column, str) and column.strip() == "*":
+                items.update({c: _quoted(c) for c in self.columns})
+                continue
+            text, alias = new.aliased(column)
+            if alias in items:
+                raise DuplicateName(f"{new.what} makes two columns named '{alias}'", at=new.at)
+            items[alias] = text
+        items.update({alias: new.expression(value, "projects") for alias, value in named.items()})
+        new.output_columns(items)
+        order = next((c for c, text in items.items() if text.strip("`") == self.order), None)
+        if order is None and self.order in items:
+            order = self.order
+        return new.add(Map("", (), tuple(items.items()), at=new.at), tuple(items), order)
+
+    def drop(
+        self, every: int | None = None, *, fraction: float | None = None, seed: int = 0, name: str | None = None
+    ) -> Stream:
+        """Without every `every`-th row, or without a random `fraction` of them: the same ones after any restart."""
+        new = _Maker(self, "drop", name)
+        if (every is None) == (fraction is None):
+            raise NetworkError(f"{new.what} needs either every=k or fraction=p", at=new.at)
+        if every is not None and every < 1:
+            raise NetworkError(f"{new.what} has every={every}", hint="drop each k-th row, k at least 1", at=new.at)
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise NetworkError(f"{new.what} has fraction={fraction}", hint="a fraction is 0 to 1", at=new.at)
+        return new.add(Drop("", (), every, fraction, seed, at=new.at), self.columns, self.order)
+
+    def apply(
+        self,
+        function: Callable[..., Any],
+        schema: str,
+        *,
+        how: Literal["rows", "stateful", "opaque"] = "opaque",
+        order: str | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """The user's own code over Arrow tables.
+
+        `how="rows"`: `f(rows) -> rows`, one out for one in. `"stateful"`: `f(state, rows) -> (state, rows)` with a
+        column `_row`, the index of the row that completed each, and `_from`, the first it is made of. `"opaque"`:
+        `f(rows) -> rows` once a step; each result depends on all that has been seen.
+        """
+        new = _Maker(self, "apply", name)
+        if how not in ("rows", "stateful", "opaque"):
+            raise NetworkError(f"{new.what} has how='{how}'", hint="'rows', 'stateful' or 'opaque'", at=new.at)
+        if not callable(function):
+            raise NetworkError(f"{new.what} needs a function, not {function!r}", at=new.at)
+        made = parse_schema(schema)
+        order = order or (self.order if self.order in made.names else None)
+        if order is not None:
+            new.column(order, "is ordered by", made.names)
+        return new.add(Apply("", (), function, made, how, at=new.at), tuple(made.names), order)
+
+    # --- order ---
+
+    def sort(self, on: str | None = None, *, slack: int, name: str | None = None) -> Stream:
+        """Bounded-pass sort: a buffer of `slack` rows besides the newest; each arrival emits the smallest."""
+        new = _Maker(self, "sort", name)
+        on = new.column(on or self.order, "sorts by")
+        if not isinstance(slack, int) or isinstance(slack, bool) or slack < 0:
+            raise NetworkError(
+                f"{new.what} has slack={slack!r}", hint="slack is a number of rows, 0 or more", at=new.at
+            )
+        return new.add(Sort("", (), on, slack, at=new.at), self.columns, on)
+
+    def union(self, other: Stream, *others: Stream, name: str | None = None) -> Stream:
+        """The rows of all, by place."""
+        new = _Maker(self, "union", name)
+        for stream in (other, *others):
+            if stream.columns != self.columns:
+                raise NetworkError(
+                    f"{new.what} joins streams with different columns",
+                    details=[f"{s.name}: {', '.join(s.columns)}" for s in (self, stream)],
+                    hint="use .map(...) to give them the same columns in the same order",
+                    at=new.at,
+                )
+        every = (self, other, *others)
+        order = self.order if all(s.order == self.order for s in every) else None
+        return new.add(Union("", (), at=new.at), self.columns, order, every)
+
+    # --- windows ---
+
+    def window(
+        self,
+        *,
+        rows: int | None = None,
+        span: Span | None = None,
+        slide: Span | None = None,
+        on: str | None = None,
+        anchor: Literal["clock", "tuple"] = "clock",
+        landmark: Any = None,
+        latch: Span | None = None,
+        by: Names = None,
+        partial: bool = False,
+        name: str | None = None,
+    ) -> Windowed:
+        """Windows over the stream, by group; `.agg(...)` says what to make of them.
+
+        One of: `rows=c, slide=s` (row counts; `partial=True` also emits while a window fills), `span=c, slide=s,
+        on=column` (values; `anchor="clock"`: aligned as Spark's `window()`, `"tuple"`: from a first tuple on),
+        `landmark=L, slide=s` (all since L), `latch=s` (tumbling, over all so far). The last two go by `on`, or by
+        row count with `on="rows"`. `slide` is the size if it is not given.
+        """
+        new = _Maker(self, "window", name)
+        given = [
+            w for w, v in (("rows", rows), ("span", span), ("landmark", landmark), ("latch", latch)) if v is not None
+        ]
+        if len(given) != 1:
+            raise WindowError(
+                f"{new.what} needs exactly one of rows, span, landmark or latch",
+                hint=f"given: {given or 'none'}",
+                at=new.at,
+            )
+        groups = tuple(new.column(c, "groups by") for c in _names(by))
+        if len(set(groups)) != len(groups):
+            raise DuplicateName(f"{new.what} groups by a column twice: {', '.join(groups)}", at=new.at)
+        if rows is not None:
+            slide = new.count(rows if slide is None else slide, "slide")
+            return Windowed(new, CountWindow(new.count(rows, "rows"), slide, partial), groups)
+        if partial:
+            raise WindowError(f"{new.what} has partial=True without rows=...", at=new.at)
+        by_count = on == "rows" and "rows" not in self.columns
+        column = None if by_count else new.column(on or self.order, "goes by")
+        if span is not None:
+            if column is None:
+                raise WindowError(f"{new.what} has span and on='rows'", hint="use rows=... for row counts", at=new.at)
+            if anchor not in ("clock", "tuple"):
+                raise WindowError(f"{new.what} has anchor='{anchor}'", hint="'clock' or 'tuple'", at=new.at)
+            new.positive(span, "span")
+            return Windowed(
+                new, ValueWindow(span, new.positive(span if slide is None else slide, "slide"), column, anchor), groups
+            )
+        if latch is not None:
+            every = new.count(latch, "latch") if by_count else new.positive(latch, "latch")
+            return Windowed(new, Latch(every, column), groups)
+        if slide is None:
+            raise WindowError(f"{new.what} has a landmark and no slide", hint="slide=s: emitted every s", at=new.at)
+        every = new.count(slide, "slide") if by_count else new.positive(slide, "slide")
+        return Windowed(new, Landmark(landmark, every, column), groups)
+
+    # --- two streams ---
+
+    def join(
+        self,
+        right: Stream,
+        *,
+        within: Within,
+        by: Names | Mapping[str, str] = None,
+        on: str | tuple[str, str] | None = None,
+        where: Any = None,
+        how: Literal["inner", "left"] = "inner",
+        suffix: str = "_right",
+        name: str | None = None,
+    ) -> Stream:
+        """Pairs of rows near each other: `on` differs by at most `within`, or lies in `(low, high)` from left to right.
+
+        `by`: columns that must be equal (a name, several, or `{left: right}`). `where`: a further condition over the
+        output's columns. `how="left"` emits a row without a partner, once none can come any more.
+        """
+        new = _Maker(self, "join", name)
+        low, high = within if isinstance(within, tuple) else (_minus(within), within)
+        pair = on if isinstance(on, tuple) else (on or self.order, on or right.order)
+        order = (new.column(pair[0], "joins on"), new.column(pair[1], "joins on", right.columns))
+        keys = _pairs(by)
+        for left_key, right_key in keys:
+            new.column(left_key, "joins by")
+            new.column(right_key, "joins by", right.columns)
+        if how not in ("inner", "left"):
+            raise NetworkError(f"{new.what} has how='{how}'", hint="'inner' or 'left'", at=new.at)
+        columns = joined_columns(self.columns, right.columns, keys, suffix)
+        new.output_columns(columns)
+        text = None if where is None else new.expression(where, "has a condition on", columns)
+        box = Join("", (), order, low, high, keys, text, how, suffix, at=new.at)
+        return new.add(box, tuple(columns), order[0], (self, right))
+
+    def resample(
+        self,
+        ticks: Stream,
+        *,
+        within: Span,
+        by: Names | Mapping[str, str] = None,
+        on: str | tuple[str, str] | None = None,
+        name: str | None = None,
+    ) -> Resampled:
+        """For each row of `ticks`, aggregates over this stream's rows within `within` of it; `.agg(...)` says which."""
+        new = _Maker(self, "resample", name)
+        pair = on if isinstance(on, tuple) else (on or self.order, on or ticks.order)
+        order = (new.column(pair[0], "goes by"), new.column(pair[1], "goes by", ticks.columns))
+        keys = _pairs(by)
+        for mine, theirs in keys:
+            new.column(mine, "matches by")
+            new.column(theirs, "matches by", ticks.columns)
+        return Resampled(new, ticks, order, within, keys)
+
+    # --- what is stored ---
+
+    def output(self, name: str) -> Stream:
+        """Store this stream as an output of the network and deliver it."""
+        self._network._mark("output", self, name)
+        return self
+
+    def keep(self, name: str) -> Stream:
+        """Store this inner stream: a connection point that can be read, joined to history and traced to."""
+        self._network._mark("keep", self, name)
+        return self
+
+
+class Windowed:
+    """Windows that wait for their aggregates."""
+
+    def __init__(self, new: _Maker, window: WindowKind, by: tuple[str, ...]) -> None:
+        self._new, self._window, self._by = new, window, by
+
+    def agg(self, **aggregates: Any) -> Stream:
+        """One row per window: the grouping columns, then each `name="sum(price * volume) / sum(volume)"`."""
+        aggregations = self._new.aggregations(aggregates, self._by, self._new.stream.columns)
+        columns = (*self._by, *aggregates)
+        order = self._new.stream.order if self._new.stream.order in columns else None
+        box = Window("", (), self._window, self._by, aggregations, at=self._new.at)
+        return self._new.add(box, columns, order)
+
+
+class Resampled:
+    """A resampling that waits for its aggregates."""
+
+    def __init__(
+        self, new: _Maker, ticks: Stream, on: tuple[str, str], within: Span, by: tuple[tuple[str, str], ...]
+    ) -> None:
+        self._new, self._ticks, self._on, self._within, self._by = new, ticks, on, within, by
+
+    def agg(self, **aggregates: Any) -> Stream:
+        """The columns of `ticks`, then each aggregate over the rows around it; null where there are none."""
+        aggregations = self._new.aggregations(aggregates, (), self._new.stream.columns, self._ticks.columns)
+        columns = (*self._ticks.columns, *aggregates)
+        box = Resample("", (), self._on, self._within, self._by, aggregations, at=self._new.at)
+        return self._new.add(box, columns, self._on[1], (self._new.stream, self._ticks))
+
+
+class _Maker:
+    """One box in the making: its checks, and the words of its errors."""
+
+    def __init__(self, stream: Stream, kind: str, name: str | None) -> None:
+        self.stream, self.kind, self.name = stream, kind, name
+        self.at = calling_spot().text
+        self.what = f"box '{stream._network._provisional_name(kind, name)}' ({kind})"
+
+    def add(
+        self, box: Box, columns: Sequence[str], order: str | None, inputs: Sequence[Stream] | None = None
+    ) -> Stream:
+        return self.stream._network._add(box, columns, order, self.name, inputs or (self.stream,))
+
+    def column(self, name: Any, verb: str, columns: Sequence[str] | None = None) -> str:
+        columns = self.stream.columns if columns is None else columns
+        if name is None:
+            raise NetworkError(
+                f"{self.what} needs a column to go by: its input has no order of its own",
+                details=[f"columns: {', '.join(columns)}"],
+                hint="say on=column",
+                at=self.at,
+            )
+        text = column_text(name).strip("`")
+        for column in columns:
+            if column.lower() == text.lower():
+                return column
+        raise UnknownColumn(
+            f"{self.what} {verb} column '{text}', which its input does not have",
+            details=[f"columns: {', '.join(columns)}"],
+            hint=nearest(text, columns),
+            at=self.at,
+        )
+
+    def expression(self, value: Any, verb: str, columns: Sequence[str] | None = None) -> str:
+        text = column_text(value)
+        check_expression(text, columns or self.stream.columns, what=f"{self.what} {verb}", at=self.at, aggregates=False)
+        return text
+
+    def aliased(self, column: Any) -> tuple[str, str]:
+        text = column_text(column)
+        parsed = parse_expression(text)
+        alias = parsed.alias_or_name
+        if not alias:
+            raise SyntaxProblem(
+                f"{self.what} projects '{text}' without a name", hint=f"write '{text} AS name'", at=self.at
+            )
+        body = parsed.this.sql(dialect="spark") if parsed.key == "alias" else text
+        return self.expression(body, "projects"), alias
+
+    def aggregations(
+        self, aggregates: Mapping[str, Any], by: tuple[str, ...], columns: Sequence[str], others: Sequence[str] = ()
+    ) -> tuple[Aggregation, ...]:
+        if not aggregates:
+            raise NetworkError(f"{self.what} has no aggregates", hint=".agg(name='avg(column)')", at=self.at)
+        self.output_columns([*by, *others, *aggregates])
+        items: list[Aggregation] = []
+        for out, value in aggregates.items():
+            if isinstance(value, UserFunction):
+                for column in value.columns:
+                    self.column(column, "gives its function", columns)
+                items.append((out, value))
+                continue
+            text = column_text(value)
+            check_expression(text, columns, what=f"{self.what} aggregates", at=self.at, aggregates=True)
+            items.append((out, text))
+        split_aggregates(items, by, what=self.what, at=self.at)
+        return tuple(items)
+
+    def output_columns(self, columns: Any) -> None:
+        seen: set[str] = set()
+        for column in columns:
+            if column.startswith("_"):
+                raise NetworkError(
+                    f"{self.what} makes a column '{column}'", hint="a leading '_' is clew's own", at=self.at
+                )
+            if column.lower() in seen:
+                raise DuplicateName(f"{self.what} makes two columns named '{column}'", at=self.at)
+            seen.add(column.lower())
+        if not seen:
+            raise NetworkError(f"{self.what} makes no columns", at=self.at)
+
+    def count(self, value: Any, word: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise WindowError(f"{self.what} has {word}={value!r}", hint="a number of rows, 1 or more", at=self.at)
+        return value
+
+    def positive(self, value: Span, word: str) -> Span:
+        if value is None or isinstance(value, bool) or (not isinstance(value, str) and not value > type(value)()):
+            raise WindowError(f"{self.what} has {word}={value!r}", hint="a size above zero", at=self.at)
+        return value
+
+
+def column_text(value: Any) -> str:
+    """The SQL text of a column given as text or as a pyspark Column."""
+    if isinstance(value, str):
+        return value
+    inner = getattr(value, "_jc", None)
+    if inner is None:
+        raise NetworkError(f"{value!r} is no column or expression", hint="give Spark SQL as text, or a pyspark Column")
+    return str(inner.node().sql())
+
+
+def joined_columns(
+    left: Sequence[str], right: Sequence[str], keys: Sequence[tuple[str, str]], suffix: str
+) -> list[str]:
+    """The columns of a join: the left ones, then the right ones without its keys, suffixed where they clash."""
+    matched = {r for _, r in keys}
+    taken = {c.lower() for c in left}
+    return [*left, *(f"{c}{suffix}" if c.lower() in taken else c for c in right if c not in matched)]
+
+
+def _names(names: Names) -> tuple[str, ...]:
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) or hasattr(names, "_jc") else tuple(names)
+
+
+def _pairs(by: Names | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(by.items()) if isinstance(by, Mapping) else tuple((n, n) for n in _names(by))
+
+
+def _minus(span: Span) -> Span:
+    if isinstance(span, str):
+        return span[1:] if span.strip().startswith("-") else f"-{span.strip()}"
+    return -span
+
+
+def _quoted(column: str) -> str:
+    return column if column.isidentifier() else f"`{column}`"

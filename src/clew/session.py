@@ -1,0 +1,255 @@
+"""The one object a user holds: an engine over a store, running a network."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.batches import Reject, as_table
+from clew.engine.catalyst import Catalyst
+from clew.engine.delivery import Deliveries, Receiver
+from clew.engine.frames import conform, is_frame, scan
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.lanes.spark import SparkLane
+from clew.engine.plan import Plan, build_plan
+from clew.engine.reading import empty_frame, frame_of
+from clew.engine.recovery import recover
+from clew.engine.runtime import Arrival, Epoch, Runtime
+from clew.engine.spark_session import check_session, local_session
+from clew.engine.typing import SparkTyper
+from clew.errors import Finished, NotAStore, UnknownStream, nearest
+from clew.model.axis import value_on_axis
+from clew.network.boxes import Source
+from clew.network.network import Network
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPARK_ROWS = 200_000  # an epoch of at least so many rows runs as Spark jobs, unless told otherwise
+PARTITIONS = 4
+
+log = logging.getLogger("clew")
+
+
+class FarAheadWarning(UserWarning):
+    """A tuple whose order is so far ahead that it waits."""
+
+
+def open(
+    path: str | Path,
+    network: Network,
+    *,
+    spark: SparkSession | None = None,
+    time_zone: str = "UTC",
+    durable: bool = True,
+    lane: str = "auto",
+    grace_s: float = 300,
+) -> Engine:
+    """Open the store at `path` for a network, or make it; the engine is a context manager.
+
+    A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
+    epochs run: `"driver"`, `"spark"`, or by size. `durable=False` does not wait for the disk.
+    """
+    if spark is not None:
+        check_session(spark, time_zone)
+    settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}
+    place = Path(path)
+    make = not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    opener = Store.create if make else Store.open
+    session = _Session(spark, time_zone)
+    plan = build_plan(network, SparkTyper(session))
+    store = opener(place, settings, durable=durable, grace_s=grace_s)
+    try:
+        return Engine(plan, store, session, lane)
+    except BaseException:
+        store.close()
+        raise
+
+
+class _Session:
+    """The Spark session, started when it is first asked for."""
+
+    def __init__(self, spark: SparkSession | None, time_zone: str) -> None:
+        self._spark, self._time_zone = spark, time_zone
+
+    def __call__(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = local_session(time_zone=self._time_zone)
+        return self._spark
+
+
+class Engine:
+    """Runs a network over a store. Made by `clew.open`."""
+
+    def __init__(self, plan: Plan, store: Store, session: Callable[[], SparkSession], lane: str) -> None:
+        self._plan, self._store, self._session, self._lane = plan, store, session, lane
+        self._driver = DriverLane(Catalyst(session))
+        self._runtime = Runtime(plan, store, recover(plan, store, self._driver), self._lane_for)
+        self._deliveries = Deliveries(store, session)
+
+    def _lane_for(self, rows: int) -> DriverLane | SparkLane:
+        if self._lane == "driver" or (self._lane == "auto" and rows < SPARK_ROWS):
+            return self._driver
+        return SparkLane(self._session, self._driver, self._store.layout.cache / "epochs", PARTITIONS)
+
+    @property
+    def network(self) -> Network:
+        return self._plan.network
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that this engine uses."""
+        return self._session()
+
+    @property
+    def last_epoch(self) -> int:
+        return self._store.last_epoch
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the store go. Nothing is lost: all that was fed is committed."""
+        self._store.close()
+
+    def __repr__(self) -> str:
+        return f"<Engine of network '{self.network.name}' over '{self._store.layout.root}' at epoch {self.last_epoch}>"
+
+    # --- feeding ---
+
+    def feed(self, stream: str, batch: Any, *, id: str | None = None) -> Epoch:
+        """Admit a batch as one epoch: a list of dicts, an Arrow table, a pandas frame or a Spark DataFrame.
+
+        With an `id`, feeding the same batch again does nothing: it is safe to repeat after any failure.
+        """
+        return self.feed_all({stream: batch}, id=id)
+
+    def feed_all(self, batches: Mapping[str, Any], *, id: str | None = None) -> Epoch:
+        """Admit batches of several streams as one epoch; their tuples are merged by order."""
+        self._check_streams(batches)
+        self._check_open()
+        if id is not None and (seen := self._store.seen(id)) is not None:
+            return Epoch(seen, {}, {}, repeated=True)
+        tables, refused, pieces = {}, {}, {}
+        for name, batch in batches.items():
+            source = self._plan.sources[name].source
+            if is_frame(batch):
+                found = self._scan(batch, source)
+                tables[name], refused[name], pieces[name] = found
+            else:
+                tables[name], refused[name] = as_table(batch, source.schema, name)
+        return self._epoch(Arrival(tables, refused, pieces=pieces, id=id))
+
+    def advance(self, stream: str, to: Any) -> Epoch:
+        """Move a stream's time on without a tuple: what is older is late from now on, and windows close."""
+        self._check_streams([stream])
+        self._check_open()
+        source = self._plan.sources[stream].source
+        value = dt.datetime.fromisoformat(to) if isinstance(to, str) else to
+        number = value_on_axis(value, source.schema.field(source.order).type)
+        return self._epoch(Arrival(advances={stream: number}))
+
+    def finish(self) -> Epoch:
+        """End all sources: waiting tuples are admitted, value windows close, sorts flush, outer rows appear."""
+        self._check_open()
+        return self._epoch(Arrival(finish=True))
+
+    def _scan(self, frame: DataFrame, source: Source) -> tuple[pa.Table, list[Reject], tuple[str, ...]]:
+        ready, _ = conform(frame, source)
+        found = scan(ready, [source], self._store.layout.cache / "scans")[source.name]
+        tables = [p.table() for p in found.pieces]
+        table = pa.concat_tables(tables) if tables else source.schema.empty_table()
+        return table, list(found.rejects), tuple(p.path for p in found.pieces)
+
+    def _epoch(self, arrival: Arrival) -> Epoch:
+        done = self._runtime.epoch(arrival)
+        for text in done.warnings:
+            warnings.warn(text, FarAheadWarning, stacklevel=4)
+        self._deliveries.deliver()
+        return done
+
+    def _check_open(self) -> None:
+        if self._runtime.memory.finished:
+            raise Finished(
+                "the sources have ended: finish() was called", hint="feed a new store, or correct what is there"
+            )
+
+    def _check_streams(self, names: Any) -> None:
+        for name in names:
+            if name not in self._plan.sources:
+                raise UnknownStream(
+                    f"network '{self.network.name}' has no source stream '{name}'",
+                    details=[f"sources: {', '.join(self._plan.sources)}"],
+                    hint=nearest(name, self._plan.sources),
+                )
+
+    # --- reading ---
+
+    def read(self, name: str, *, as_of: int | None = None, tids: bool = False) -> DataFrame:
+        """A stored stream as a Spark DataFrame, in order; `as_of`: as it was after that epoch.
+
+        `tids=True` adds a column `tid`, which names each tuple.
+        """
+        if name not in self._store.state.streams and name in self._plan.stored:
+            schema = self._plan.steps[self._plan.stored[name]].schema
+            return empty_frame(self.spark, schema, tids)
+        return frame_of(self.spark, self._store, name, as_of=as_of, tids=tids)
+
+    def rejected(self, name: str | None = None) -> DataFrame:
+        """What could not be admitted to a stream, or made a box fail: each tuple whole, with its reason."""
+        frame = frame_of(self.spark, self._store, "rejected", kind="tables", empty=stored.REJECTED_SCHEMA)
+        return frame if name is None else frame.where(frame.name == name)
+
+    def late(self, name: str) -> DataFrame:
+        """Tuples that came later than the lateness of a stream, or behind every open window of a box; whole."""
+        if name not in self._plan.sources and name not in self._plan.ends:
+            known = [*self._plan.ends]
+            raise UnknownStream(
+                f"network '{self.network.name}' has no stream or box '{name}'",
+                details=[f"streams and boxes: {', '.join(known)}"],
+                hint=nearest(name, known),
+            )
+        schema = self._plan.steps[self._plan.ends[name]]
+        start = self._plan.steps[schema.inputs[0]] if schema.inputs else schema
+        return frame_of(self.spark, self._store, f"late.{name}", kind="tables", empty=stored.late_schema(start.schema))
+
+    def progress(self, epochs: int = 10) -> Any:
+        """What the newest epochs did, box by box, as a pandas frame."""
+        from clew.engine.reading import progress_frame
+
+        return progress_frame(self._store, epochs)
+
+    # --- delivering ---
+
+    def deliver(self, output: str, to: Receiver, *, name: str | None = None, form: str = "spark") -> None:
+        """Hand each epoch's new rows of an output to a function `to(rows, epoch)`, at least once, in order.
+
+        `form`: the rows as a `"spark"` DataFrame, for any Spark writer, or as an `"arrow"` table. What was not
+        delivered before a crash is delivered now; a receiver that remembers `epoch` is exact.
+        """
+        if output not in self._plan.stored:
+            raise UnknownStream(
+                f"network '{self.network.name}' has no output '{output}'",
+                details=[f"outputs: {', '.join(self.network.outputs)}"],
+                hint=nearest(output, self._plan.stored),
+            )
+        self._deliveries.add(name or output, output, to, form)
+        self._deliveries.deliver()
+
+
+__all__ = ["Engine", "FarAheadWarning", "NotAStore", "Sequence", "json", "open"]
