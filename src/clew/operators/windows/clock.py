@@ -1,0 +1,144 @@
+"""Value windows on the clock: `[k·s, k·s + c)` for every whole k, as Spark's `window()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from clew.errors import BoxFailed
+from clew.expressions.aggregates import AggregateCall
+from clew.model.axis import Number, is_float_axis
+from clew.model.groups import sort_by
+from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
+from clew.model.steps import Steps
+from clew.network.boxes import ValueWindow
+from clew.operators.base import Emission, Origin, State
+from clew.operators.windows.base import ON, Block, Closed, Late, WindowKernel, join_emissions, on_axis, per_group, spread
+from clew.operators.windows.grid import Grid
+from clew.operators.windows.spans import extent, positive_span
+
+MOST_WINDOWS = 100_000_000  # in one call; beyond, the slide is a mistake
+
+
+class ClockKernel(WindowKernel):
+    """Window k of a group holds its rows with `k·s <= on < k·s + c` and closes when progress is at least its end.
+
+    A row does not enter a window that has closed before the row's step; if all of its windows have, it
+    is late. The rows of a window are ordered by (on, place). Origin: the first and the last place among
+    them, and the window's start as the tag (the bits of it on a float axis). Named by group and start.
+    """
+
+    def __init__(
+        self, window: ValueWindow, by: tuple[str, ...], calls: tuple[AggregateCall, ...], schema: pa.Schema
+    ) -> None:
+        kind = schema.field(window.on).type
+        span, slide = positive_span(window.span, kind, "span"), positive_span(window.slide, kind, "slide")
+        self.floats = is_float_axis(kind)
+        self.starts = Grid(slide, 0.0 if self.floats else 0, self.floats)
+        self.ends = Grid(slide, span, self.floats)
+        self.column = window.on
+        self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()),)
+        super().__init__(by, calls, schema, window.on)
+
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:  # type: ignore[override]
+        rows, steps = inputs[0], progress[0]
+        late = Late(rows)
+        on, valid = on_axis(rows.table, self.column, late)
+        inside = valid & self.starts.holds(on)
+        late.add(valid & ~inside, f"'{self.column}' is too far from zero for windows of this slide")
+        on = np.where(inside, on, on.dtype.type(0)) if not inside.all() else on
+        first, last = self.ends.index(on) + 1, self.starts.index(on)
+        before = steps.before(rows.stamp, -np.inf if self.floats else -NEVER)
+        behind = inside & (first <= last) & (self.ends.edge(last) <= before)
+        late.add(behind, f"every window that holds its '{self.column}' has closed")
+        taken = inside & (first <= last) & ~behind
+        partly = np.flatnonzero(taken & (self.ends.edge(first) <= before))
+        parts = []
+        for start, stop, floor, limit in self._runs(rows.stamp, before, partly, steps):
+            index = start + np.flatnonzero(taken[start:stop])
+            some = rows.slice(start, stop).filter(taken[start:stop])
+            part = self._run(state, some, on[index], floor, limit, steps)
+            parts.append(part)
+            state = part.state
+        return join_emissions(parts, late.refused())
+
+    def _runs(
+        self, stamp: Ints, before: Ints, partly: Ints, steps: Steps
+    ) -> Iterator[tuple[int, int, int | None, int]]:
+        """Cut a call so that within each run no row arrives for a window that has closed since the run began.
+
+        Yields rows `start` to `stop`, the first window that is open, and the stamp at which the run ends.
+        """
+        floor = self._floor(steps.start)
+        start = 0
+        # Assumes: progress only grows, so that the first row behind a closed window speaks for the rest
+        opens, where = np.unique(self.ends.index(before[partly]) + 1, return_index=True)
+        for open_now, row in zip(opens.tolist(), partly[where].tolist(), strict=True):
+            if floor is None or open_now > floor:
+                stop = int(np.searchsorted(stamp, stamp[row]))
+                yield start, stop, floor, int(stamp[row])
+                start, floor = stop, open_now
+        yield start, len(stamp), floor, NEVER
+
+    def _floor(self, progress: Number | None) -> int | None:
+        index = self.ends.index_of(progress)
+        return None if index is None else index + 1
+
+    def _run(
+        self, state: State, rows: Rows, on: Ints, floor: int | None, limit: int, steps: Steps
+    ) -> Emission:
+        block = self._by_value(self.layout(state, rows, {ON: on}))
+        on = block.extra[ON]  # type: ignore[assignment]
+        first, last = self.ends.index(on) + 1, self.starts.index(on)
+        if floor is not None:
+            first = np.maximum(first, floor)
+        group, number, lo, hi = self._windows(block, first, last)
+        stamp = steps.reaches(self.ends.edge(number))
+        done = (stamp >= 0) & (stamp < limit)
+        group, number, lo, hi, stamp = (a[done] for a in (group, number, lo, hi, stamp))
+        begin, end = self.starts.edge(number), self.ends.edge(number)
+        tag = begin.view(np.int64)
+        named = mix_pair(block.groups.hash[group], tag)
+        closed = Closed(group, stamp, named, Origin(*block.places(*extent(block, lo, hi)), tag), end)
+        open_ = steps.reaches(self.ends.edge(last)) >= limit
+        after = self.keep(block, open_, per_group(open_, block.bounds) > 0)
+        return self.emission(block.groups, closed, self.aggregated(block.table, lo, hi), after)
+
+    def _by_value(self, block: Block) -> Block:
+        """The block with each group's rows by (on, place)."""
+        on, group = block.extra[ON], block.group()
+        if ((on[1:] >= on[:-1]) | (group[1:] != group[:-1])).all():
+            return block
+        return block.take(sort_by(group, on, block.stamp, block.pos))
+
+    def _windows(self, block: Block, first: Ints, last: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Group, number, and rows `lo` to `hi` of every window that holds a row.
+
+        Row i stands in windows `first[i]` to `last[i]`, both ascending within a group. So each window
+        has one row that opens it (its number is above the `last` of the row before) and one that ends
+        it (below the `first` of the row behind): listing them by either gives the same windows in the
+        same order, by the one with `lo`, by the other with `hi`.
+        """
+        edge = _edges(block)
+        above = np.append(0, last[:-1] + 1)
+        opened = np.where(edge[:-1], first, np.maximum(first, above))
+        counts = np.maximum(last - opened + 1, 0)
+        if int(counts.sum()) > MOST_WINDOWS:
+            raise BoxFailed(
+                f"{int(counts.sum())} windows would open in one call",
+                hint=f"the slide is far below the span or the gaps between values of '{self.column}'",
+            )
+        number, lo = spread(opened, counts)
+        below = np.append(first[1:] - 1, 0)
+        ended = np.where(edge[1:], last, np.minimum(last, below))
+        hi = np.repeat(np.arange(1, len(last) + 1), np.maximum(ended - first + 1, 0))
+        return block.group()[lo], number, lo, hi
+
+
+def _edges(block: Block) -> Bools:
+    """Whether a group begins at each row; one more at the end."""
+    edge = np.zeros(len(block.stamp) + 1, np.bool_)
+    edge[block.bounds] = True
+    return edge

@@ -1,0 +1,104 @@
+"""Windows: every kind against its reference, under any cut and any partitioning."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.kernels import cuts, listed, rows_of, run_cut, stamps, told_steps
+
+from clew.expressions.aggregates import AggregateCall, UserFunction
+from clew.model.axis import axis_end
+from clew.model.rows import Rows
+from clew.model.steps import Steps
+from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
+from clew.operators.windows import window_kernel
+from clew.operators.windows.reference import reference
+
+SUM = AggregateCall("total", "sum", ("x",))
+CALLS = (
+    AggregateCall("n", "count"), SUM, AggregateCall("all", "collect", ("m",)), AggregateCall("one", "first", ("x",)),
+    AggregateCall("kinds", "count", ("x",), distinct=True), AggregateCall("low", "min", ("m",)),
+)  # fmt: skip
+BOUNDED = tuple(c for c in CALLS if c.function != "collect")
+PLAIN = tuple(c for c in BOUNDED if not c.distinct)
+EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "25"))
+GROUPS = {
+    pa.string(): st.sampled_from([None, "", "a", "b"]),
+    pa.float64(): st.sampled_from([None, math.nan, 0.0, 1.5]),
+    pa.int32(): st.just(7),
+}
+WHOLE = st.sampled_from([None, *range(-6, 7), *range(-6, 7), *range(12), 30])
+FLOAT = st.sampled_from([None, math.nan, math.inf, -math.inf, *np.arange(-4, 4, 0.5).tolist(), 0.1, 0.30000000000000004])
+IN_ORDER = st.integers(0, 2)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[Rows, Steps]:
+    """Rows of a few groups with ties and disorder; progress follows some of them, or comes from elsewhere."""
+    stamp = draw(stamps(30))
+    count = len(stamp)
+    kind = draw(st.sampled_from([pa.int64(), pa.float64(), pa.float64()]))
+    ascending = draw(st.booleans())
+    if ascending:
+        steps = draw(st.lists(IN_ORDER, min_size=count, max_size=count))
+        on: list[Any] = (np.cumsum(steps, dtype=np.int64) - 5).tolist()
+    else:
+        on = draw(st.lists(FLOAT if kind == pa.float64() else WHOLE, min_size=count, max_size=count))
+    group = draw(st.sampled_from(list(GROUPS)))
+    columns = {
+        "g": pa.array(draw(st.lists(GROUPS[group], min_size=count, max_size=count)), group),
+        "t": pa.array(on, kind),
+        "x": pa.array(draw(st.lists(st.sampled_from([None, 0.1, 0.2, 1e16]), min_size=count, max_size=count)), pa.float64()),
+        "m": pa.array(range(count), pa.int64()),
+    }
+    ahead = draw(st.lists(st.sampled_from([None, None, -3, -1, 0, 0, 0, 2, 9]), min_size=count, max_size=count))
+    told = [(s, o + a) for s, o, a in zip(stamp, on, ahead, strict=True) if None not in (o, a) and math.isfinite(o)]
+    if draw(st.booleans()):
+        told.append((max(stamp, default=0) + draw(st.integers(0, 2)), axis_end(kind)))
+    axis = np.float64 if kind == pa.float64() else np.int64
+    steps_ = Steps.running(None, np.array([s for s, _ in told], np.int64), np.array([v for _, v in told], axis))
+    return rows_of(pa.table(columns), stamp), steps_
+
+
+sizes = st.integers(1, 7)
+spans = st.sampled_from([1, 2, 3, 5, 7, 10])
+counts = st.builds(CountWindow, sizes, sizes, st.booleans())
+clocks = st.builds(ValueWindow, spans, spans, st.just("t"), st.just("clock"))
+anchored = st.builds(ValueWindow, spans, spans, st.just("t"), st.just("tuple"))
+landmarks = st.builds(Landmark, st.sampled_from([-4, 0, 3]), spans, st.just("t"))
+landmark_rows = st.builds(Landmark, st.sampled_from([0, 2]), sizes)
+latches = st.builds(Latch, spans, st.just("t"))
+latch_rows = st.builds(Latch, sizes)
+KINDS = {
+    "count": counts, "clock": clocks, "anchored": anchored, "landmark": landmarks, "landmark_rows": landmark_rows,
+    "latch": latches, "latch_rows": latch_rows,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=EXAMPLES)
+@given(data=st.data(), stream=streams(), cuts=cuts, grouped=st.booleans(), calls=st.sampled_from([CALLS, BOUNDED, PLAIN]))
+def test_window_equals_its_reference_under_any_cut_and_partitioning(
+    kind: str, data: st.DataObject, stream: tuple[Rows, Steps], cuts: list[int], grouped: bool, calls: Any
+) -> None:
+    window = data.draw(KINDS[kind])
+    by = ("g",) if grouped else ()
+    rows, steps = stream
+    kernel = window_kernel(window, by, calls, rows.table.schema)
+    whole = run_cut(kernel, [rows], [steps])
+    expected, late = reference(window, by, rows.table.schema, listed(rows), told_steps(steps))
+    names = [*by, *(c.out for c in calls)]
+    got = [(*row, *origin) for row, origin in zip(whole.stamped(*names), whole.origins(), strict=True)]
+    assert list(map(repr, got)) == [repr(e.told(calls)) for e in expected]
+    assert [(stamp, pos) for _, stamp, pos, _ in whole.late] == late
+    assert len(set(whole.rows.ident.tolist())) == len(whole.rows)
+    assert run_cut(kernel, [rows], [steps], cuts).told() == whole.told()
+    assert run_cut(kernel, [rows], [steps], cuts, parts=3).told() == whole.told()
