@@ -1,0 +1,226 @@
+"""Resample: one stream predicted at the places of another (ρ of Aurora, Appendix 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from clew.errors import DuplicateName
+from clew.expressions.aggregates import AggregateCall
+from clew.model.axis import Axis, Number, axis_of
+from clew.model.groups import sort_by
+from clew.model.rows import NEVER, Bools, Ints, Rows
+from clew.model.steps import Steps
+from clew.operators.aggregation import aggregate, result_type
+from clew.operators.band import Band, admitted, check_pair, expanded, met_in_time, pair_codes, shifted
+from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+
+UNTIL = "_until"
+BEHIND = "too late: every row it could meet is gone, and no more can come"
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One input in place order: what was kept, then what has arrived; `until`: the last step in which a row is met."""
+
+    rows: Rows
+    on: Axis
+    until: Ints
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Per emitted row the range `lo[i]:hi[i]` of `members`, numbers of rows of the first input in place order."""
+
+    members: Ints
+    lo: Ints
+    hi: Ints
+
+
+class ResampleKernel(Kernel):
+    """For each row of the second input, aggregates over the rows of the first within `within` of it.
+
+    *Meaning.* The rows with `|first.on - second.on| <= within` and equal `by` columns (nulls are a group)
+    that came up to the step in which the first input's progress passes `second.on + within`, in place
+    order; that step, or the row's own if later, is its stamp. A row of the first can be used until the
+    second input's progress passes `first.on + within`, and by the rows that wait then. Where there is
+    none, aggregates are those of nothing: null, 0 for a count.
+
+    *Schema*: the second input's columns, then one per call. *State*: `rows` of the first that can still be
+    used (`_until`: by rows up to that stamp), `waiting` rows of the second. *Progress*: on both order
+    columns. *Order in a step*: by `second.on + within`, then place in the second input. *Origin*: first: the
+    second input's row; last: the last row used of the first (-1, -1 if none); tag: stamp of the first row
+    used (-1 if none). Ident: the second input's row's. *Late*: rows with null or NaN in the order column;
+    rows of either input that come when all they could meet is gone and no more can come. *Rejected*: rows of
+    the second on which an aggregate failed; they are emitted all the same, with null.
+    """
+
+    def __init__(
+        self,
+        on: tuple[str, str],
+        within: Number,
+        by: Sequence[tuple[str, str]],
+        calls: Sequence[AggregateCall],
+        schemas: tuple[pa.Schema, pa.Schema],
+    ) -> None:
+        check_pair("resample", schemas, on, by)
+        self.on = on
+        self.band = Band(-within, within)
+        self.by = tuple(by)
+        self.calls = tuple(calls)
+        self.schemas = schemas
+        self.schema = resample_schema(schemas, self.calls)
+        self.keys = (tuple(k for k, _ in by), tuple(k for _, k in by))
+        self.progress_on = on
+        self.state_keys: Mapping[str, tuple[str, ...]] = {"rows": self.keys[0], "waiting": self.keys[1]}
+
+    def empty(self) -> State:
+        used, waiting = (Rows.empty(schema).to_table() for schema in self.schemas)
+        return {"rows": used.append_column(UNTIL, pa.array([], pa.int64())), "waiting": waiting}
+
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
+        used, used_late = self._side(0, state["rows"], inputs[0], (progress[1], progress[0]))
+        asking, asking_late = self._side(1, state["waiting"], inputs[1], (progress[1], progress[0]))
+        of_asking, of_used = pair_codes((asking.rows.table, used.rows.table), [(b, a) for a, b in self.by])
+        order, lo, hi = self.band.ranges(asking.on, of_asking, used.on, of_used)
+
+        target = shifted(asking.on, self.band.high)
+        stamp = np.maximum(asking.rows.stamp, asking.until)
+        due = np.flatnonzero(asking.until != NEVER)
+        due = due[sort_by(stamp[due], target[due], due)]  # type: ignore[arg-type]
+        windows = self._windows(asking, used, due, (order, lo[due], hi[due]), in_order=sort_by(of_used))
+        emitted = asking.rows.take(due)
+        columns, refused = self._aggregates(used, windows, emitted)
+        pos = positions(stamp[due])
+        rows = Rows(
+            pa.Table.from_arrays([*emitted.table.columns, *columns], schema=self.schema), stamp[due], pos, emitted.ident
+        )
+        waiting = asking.until == NEVER
+        needed = used.until == NEVER
+        needed[order] |= _covered(lo[waiting], hi[waiting], len(order))
+        state = {
+            "rows": used.rows.filter(needed).to_table().append_column(UNTIL, pa.array(used.until[needed])),
+            "waiting": asking.rows.filter(waiting).to_table(),
+        }
+        tie = (pa.array(target[due]), pa.array(emitted.stamp), pa.array(emitted.pos))
+        return Emission(rows, tie, _origin(emitted, used.rows, windows), state, used_late + asking_late, refused)
+
+    def _side(
+        self, port: int, kept: pa.Table, arrived: Rows, progress: tuple[Steps, Steps]
+    ) -> tuple[_Side, tuple[Refused, ...]]:
+        """In the band's terms the second input is the left, the first the right."""
+        on, _ = axis_of(arrived.table.column(self.on[port]))
+        behind = (self.band.right_behind, self.band.left_behind)[port](on, arrived.stamp, progress)
+        arrived, late = admitted(arrived, self.on[port], port, behind, BEHIND)
+        known = np.full(len(kept) + len(arrived), NEVER)
+        if port == 0:
+            known[: len(kept)] = np.asarray(kept.column(UNTIL))
+            kept = kept.drop_columns([UNTIL])
+        rows = Rows.concat([Rows.from_table(kept), arrived])
+        order = sort_by(rows.stamp, rows.pos)  # state that was partitioned otherwise comes in another order
+        if (np.diff(order) < 0).any():
+            rows, known = rows.take(order), known[order]
+        on, _ = axis_of(rows.table.column(self.on[port]))
+        until = self.band.left_until(on, progress[1]) if port else self.band.right_until(on, progress[0])
+        return _Side(rows, on, np.where(known == NEVER, until, known)), late
+
+    def _windows(
+        self, asking: _Side, used: _Side, due: Ints, ranges: tuple[Ints, Ints, Ints], in_order: Ints
+    ) -> _Windows:
+        order, lo, hi = ranges
+        some = np.flatnonzero(hi > lo)
+
+        def met(i: Ints, j: Ints) -> Bools:
+            return met_in_time(asking.rows.stamp[i], asking.until[i], used.rows.stamp[j], used.until[j])
+
+        # In a group whose values ascend with place, what could not be met stands at a range's ends.
+        at_ends = met(due[some], order[lo[some]]) & met(due[some], order[hi[some] - 1])
+        if np.array_equal(order, in_order) and at_ends.all():
+            return _Windows(order, lo, hi)
+        members, counts = [np.empty(0, np.int64)], np.zeros(len(due), np.int64)
+        for rows, at in expanded(lo, hi):
+            ok = met(due[rows], order[at])
+            rows, found = rows[ok], order[at[ok]]
+            members.append(found[sort_by(rows, found)])
+            counts += np.bincount(rows, minlength=len(due))
+        ends = np.cumsum(counts)
+        return _Windows(np.concatenate(members), ends - counts, ends)
+
+    def _aggregates(self, used: _Side, windows: _Windows, emitted: Rows) -> tuple[list[pa.Array], tuple[Refused, ...]]:
+        table = used.rows.table.take(pa.array(windows.members)).combine_chunks()
+        columns, refused = [], []
+        for call in self.calls:
+            result = aggregate(call, table, windows.lo, windows.hi)
+            columns.append(result.values)
+            if result.failed is not None and result.failed.any():
+                rows = emitted.filter(result.failed)
+                refused.append(Refused(rows, tuple(result.why(int(i)) for i in np.flatnonzero(result.failed)), port=1))
+        return columns, tuple(refused)
+
+
+def resample_schema(schemas: tuple[pa.Schema, pa.Schema], calls: Sequence[AggregateCall]) -> pa.Schema:
+    """The columns a resample emits: the second input's, then one for each call."""
+    fields = list(schemas[1])
+    for call in calls:
+        if call.out.lower() in {f.name.lower() for f in fields}:
+            raise DuplicateName(
+                f"the output of a resample has two columns named '{call.out}'",
+                details=["columns: " + ", ".join(f.name for f in fields)],
+            )
+        fields.append(pa.field(call.out, result_type(call, schemas[0])))
+    return pa.schema(fields)
+
+
+def _covered(lo: Ints, hi: Ints, count: int) -> Bools:
+    """Which of `count` positions lie in one of the ranges."""
+    depth = np.zeros(count + 1, np.int64)
+    np.add.at(depth, lo, 1)
+    np.add.at(depth, hi, -1)
+    return np.cumsum(depth)[:count] > 0
+
+
+def _origin(emitted: Rows, used: Rows, windows: _Windows) -> Origin:
+    some = windows.hi > windows.lo
+    first, last = np.full(len(some), -1), np.full(len(some), -1)
+    first[some] = windows.members[windows.lo[some]]
+    last[some] = windows.members[windows.hi[some] - 1]
+    stamp, pos = np.append(used.stamp, -1), np.append(used.pos, -1)
+    return Origin(emitted.stamp, emitted.pos, stamp[last], pos[last], stamp[first])
+
+
+def reference(
+    first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]],
+    progress: Sequence[Sequence[tuple[int, Any]]], on: tuple[str, str], within: Any, by: Sequence[tuple[str, str]] = (),
+) -> list[tuple[int, Mapping[str, Any], list[Mapping[str, Any]]]]:  # fmt: skip
+    """What a resample emits, as (stamp, row of the second, rows of the first its aggregates are over)."""
+
+    def passed(port: int, by: Any, target: Any, row: Mapping[str, Any]) -> bool:
+        return any(at < row["_stamp"] and value + by > target for at, value in progress[port])
+
+    a, b = on
+    w = within
+    used = [x for x in first if _real(x[a]) and not (passed(0, 0, x[a] + w + w, x) and passed(1, -w, x[a], x))]
+    asking = [y for y in second if _real(y[b]) and not (passed(1, -w, y[b] + w, y) and passed(0, 0, y[b] + w, y))]
+    out = []
+    for y in asking:
+        for closed in [at for at, value in progress[0] if value > y[b] + w][:1]:
+            stamp = max(y["_stamp"], closed)
+            near = [
+                x for x in used
+                if y[b] - w <= x[a] <= y[b] + w and all(_same(x[k], y[m]) for k, m in by) and x["_stamp"] <= stamp
+                and (y["_stamp"] <= x["_stamp"] or not passed(1, -w, x[a], y))
+            ]  # fmt: skip
+            out.append((stamp, y, near))
+    return sorted(out, key=lambda item: (item[0], item[1][b] + w, item[1]["_stamp"], item[1]["_pos"]))
+
+
+def _real(value: Any) -> bool:
+    return value is not None and value == value
+
+
+def _same(x: Any, y: Any) -> bool:
+    return x is y or x == y or (x is not None and y is not None and x != x and y != y)
