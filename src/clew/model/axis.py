@@ -14,7 +14,6 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from clew.errors import WindowError
@@ -57,9 +56,11 @@ def axis_of(column: pa.ChunkedArray | pa.Array) -> tuple[Axis, Bools]:
         floats = np.asarray(column.cast(pa.float64()).fill_null(math.nan))
         return floats, valid & ~np.isnan(floats)
     if pa.types.is_decimal(kind):
-        scaled = pc.multiply_checked(column.cast(pa.decimal128(38, kind.scale)), pa.scalar(Decimal(10**kind.scale)))
-        column = scaled.cast(pa.decimal128(38, 0), safe=False).cast(pa.int64())
-    elif pa.types.is_date32(kind):
+        # A decimal of at most 18 digits is its scaled value: the low half of 16 bytes, little-endian.
+        wide = column.cast(pa.decimal128(38, kind.scale))
+        halves = np.frombuffer(wide.buffers()[1], "<i8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
+        return np.where(valid, halves[::2], 0), valid
+    if pa.types.is_date32(kind):
         column = column.cast(pa.int32())
     elif pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
