@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from clew.model.rows import Ints
+from clew.model.rows import Bools, Ints
 
 Small = NDArray[np.int32]
 
@@ -22,15 +22,14 @@ def kth_smallest(codes: Ints, lo: Ints, hi: Ints, k: Ints) -> Ints:
     >>> kth_smallest(np.array([3, 1, 2]), np.array([0, 1]), np.array([3, 3]), np.array([1, 1])).tolist()
     [2, 2]
     """
-    low, high, rank = lo.astype(np.int32), hi.astype(np.int32), k.astype(np.int32)
+    low, high, rank = lo, hi, k.copy()
     found = np.zeros(len(lo), np.int64)
     for bit, zeros in _levels(codes):
         a, b = zeros.take(low), zeros.take(high)
         inside = b - a
         up = rank >= inside
         rank -= np.where(up, inside, 0)
-        low = np.where(up, low - a + zeros[-1], a)
-        high = np.where(up, high - b + zeros[-1], b)
+        low, high = _down(low, a, up, zeros), _down(high, b, up, zeros)
         found |= up.astype(np.int64) << bit
     return found
 
@@ -41,27 +40,39 @@ def count_below(codes: Ints, lo: Ints, hi: Ints, bound: Ints) -> Ints:
     >>> count_below(np.array([3, 1, 2]), np.array([0]), np.array([3]), np.array([3])).tolist()
     [2]
     """
-    low, high = lo.astype(np.int32), hi.astype(np.int32)
+    low, high = lo, hi
     top = int(codes.max(initial=0))
     everything = bound > top
     bound = np.where(everything, 0, bound)
     total = np.zeros(len(lo), np.int64)
     for bit, zeros in _levels(codes):
         a, b = zeros.take(low), zeros.take(high)
-        up = (bound >> bit) & 1 == 1
+        up = bound & (1 << bit) != 0
         total += np.where(up, b - a, 0)
-        low = np.where(up, low - a + zeros[-1], a)
-        high = np.where(up, high - b + zeros[-1], b)
+        low, high = _down(low, a, up, zeros), _down(high, b, up, zeros)
     return np.where(everything, hi - lo, total)
+
+
+def _down(at: Ints, before: Small, up: Bools, zeros: Small) -> Ints:
+    """Where a boundary lies on the next level: zeros go first, ones behind all zeros, both in order."""
+    ones = at - before
+    ones += zeros[-1]
+    return np.where(up, ones, before)
 
 
 def _levels(codes: Ints) -> Iterator[tuple[int, Small]]:
     """From the highest bit down: the bit, and how many zeros of it stand before each row of its level."""
     top = int(codes.max(initial=0))
-    current: Small | Ints = codes.astype(np.int32) if top < 2**31 else codes
+    current: Small | Ints = codes.astype(np.int32) if top < 2**31 else codes.copy()
+    following = np.empty_like(current)
+    zeros = np.zeros(len(current) + 1, np.int32)
     for bit in range(top.bit_length() - 1, -1, -1):
-        zero = (current >> bit) & 1 == 0
-        zeros = np.zeros(len(current) + 1, np.int32)
-        np.cumsum(zero, out=zeros[1:], dtype=np.int32)
+        zero = current & (1 << bit) == 0
+        np.cumsum(zero.astype(np.int32), out=zeros[1:])
         yield bit, zeros
-        current = np.concatenate([current[zero], current[~zero]])
+        if bit:
+            # Faster than masks by an order of magnitude where the bits are random.
+            split = int(zeros[-1])
+            current.take(np.flatnonzero(zero), out=following[:split], mode="clip")
+            current.take(np.flatnonzero(~zero), out=following[split:], mode="clip")
+            current, following = following, current
