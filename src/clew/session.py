@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from clew.archive.store import Store
 from clew.engine import stored
-from clew.engine.batches import Reject, as_table
+from clew.engine.batches import as_table
 from clew.engine.catalyst import Catalyst
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
@@ -26,10 +23,10 @@ from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
 from clew.engine.runtime import Arrival, Epoch, Runtime
 from clew.engine.spark_session import check_session, local_session
+from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
-from clew.errors import Finished, NotAStore, UnknownStream, nearest
+from clew.errors import BatchError, Finished, UnknownStream, nearest
 from clew.model.axis import value_on_axis
-from clew.network.boxes import Source
 from clew.network.network import Network
 
 if TYPE_CHECKING:
@@ -145,15 +142,47 @@ class Engine:
         self._check_open()
         if id is not None and (seen := self._store.seen(id)) is not None:
             return Epoch(seen, {}, {}, repeated=True)
-        tables, refused, pieces = {}, {}, {}
+        tables, refused, pieces, ordered = {}, {}, {}, set()
         for name, batch in batches.items():
             source = self._plan.sources[name].source
             if is_frame(batch):
-                found = self._scan(batch, source)
-                tables[name], refused[name], pieces[name] = found
+                found = scan(conform(batch, source), [source], self._store.layout.cache / "scans")[name]
+                tables[name], refused[name] = found.table(source.schema), list(found.rejects)
+                pieces[name] = found.paths
+                if found.ordered(source):
+                    ordered.add(name)
             else:
                 tables[name], refused[name] = as_table(batch, source.schema, name)
-        return self._epoch(Arrival(tables, refused, pieces=pieces, id=id))
+        try:
+            return self._epoch(Arrival(tables, refused, pieces=pieces, ordered=frozenset(ordered), id=id))
+        finally:
+            for path in (path for paths in pieces.values() for path in paths):
+                Path(path).unlink(missing_ok=True)
+
+    def run(
+        self,
+        sources: Mapping[str, Any],
+        *,
+        trigger: str | None = None,
+        available_now: bool = False,
+        processing_time: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Run:
+        """Run on Spark Structured Streaming: one query over all sources, each micro-batch one epoch.
+
+        A source is a streaming DataFrame, or a path of Parquet, JSON or CSV files. `available_now=True` takes what
+        is there and returns; `processing_time="5 seconds"` makes an epoch that often; without either, epochs follow
+        each other until ctrl-C or `timeout_s`. (`trigger="available_now"` or `"5 seconds"` says the same.) A run that
+        is started again with the same sources goes on where it was; `finish()` is not implied.
+        """
+        self._check_streams(sources)
+        self._check_open()
+        given = [t for t in (trigger, AVAILABLE_NOW if available_now else None, processing_time) if t is not None]
+        if len(given) > 1:
+            raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
+        declared = {name: (self._plan.sources[name].source, source) for name, source in sources.items()}
+        streamer = Streamer(self.spark, self._store, self._epoch)
+        return streamer.run(declared, given[0] if given else None, timeout_s)
 
     def advance(self, stream: str, to: Any) -> Epoch:
         """Move a stream's time on without a tuple: what is older is late from now on, and windows close."""
@@ -168,13 +197,6 @@ class Engine:
         """End all sources: waiting tuples are admitted, value windows close, sorts flush, outer rows appear."""
         self._check_open()
         return self._epoch(Arrival(finish=True))
-
-    def _scan(self, frame: DataFrame, source: Source) -> tuple[pa.Table, list[Reject], tuple[str, ...]]:
-        ready, _ = conform(frame, source)
-        found = scan(ready, [source], self._store.layout.cache / "scans")[source.name]
-        tables = [p.table() for p in found.pieces]
-        table = pa.concat_tables(tables) if tables else source.schema.empty_table()
-        return table, list(found.rejects), tuple(p.path for p in found.pieces)
 
     def _epoch(self, arrival: Arrival) -> Epoch:
         done = self._runtime.epoch(arrival)
@@ -252,4 +274,4 @@ class Engine:
         self._deliveries.deliver()
 
 
-__all__ = ["Engine", "FarAheadWarning", "NotAStore", "Sequence", "json", "open"]
+__all__ = ["Engine", "FarAheadWarning", "Run", "open"]

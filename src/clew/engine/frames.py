@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STREAM = "_stream"
+CORRUPT = "_corrupt"  # where a reader leaves the text of a row that it cannot read
 
 
 def is_frame(value: object) -> bool:
@@ -53,8 +55,26 @@ class Scan:
     pieces: tuple[Piece, ...]
     rejects: tuple[Reject, ...]
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(p.path for p in self.pieces)
 
-def conform(frame: DataFrame, source: Source) -> tuple[DataFrame, tuple[str, ...]]:
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """All pieces, one behind the other, over their files' pages."""
+        tables = [p.table() for p in self.pieces]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def ordered(self, source: Source) -> bool:
+        """Whether the pieces together stand strictly by (order, key): each does, and no seam breaks it."""
+        if not all(p.ordered for p in self.pieces):
+            return False
+        keys = tuple(k for k in source.key if k != source.order)
+        tables = [p.table() for p in self.pieces]
+        seams = [pa.concat_tables([a.slice(len(a) - 1), b.slice(0, 1)]) for a, b in pairwise(tables)]
+        return all(ascends(seam, source.order, keys) for seam in seams)
+
+
+def conform(frame: DataFrame, source: Source) -> DataFrame:
     """The frame with the stream's columns in the stream's types, and `_bad_N` marks where a value did not fit."""
     from pyspark.sql import functions as f
 
@@ -81,7 +101,9 @@ def conform(frame: DataFrame, source: Source) -> tuple[DataFrame, tuple[str, ...
         fitted = column.try_cast(wanted)
         columns.append(fitted.alias(field.name))
         marks.append((column.isNotNull() & fitted.isNull()).alias(f"_bad_{i}"))
-    return frame.select(*columns, *marks), tuple(source.schema.names)
+    if CORRUPT in frame.columns:
+        marks.append(f.col(CORRUPT))
+    return frame.select(*columns, *marks)
 
 
 def _castable(kind: str, wanted: str) -> bool:
@@ -149,6 +171,10 @@ def _write_piece(folder: str, number: int, name: str, table: pa.Table, facts: An
     schema, order, keys = facts
     marks = [c for c in table.column_names if c.startswith("_bad_")]
     rejects = []
+    if CORRUPT in table.column_names:
+        broken = np.asarray(table.column(CORRUPT).is_valid())
+        rejects += [(text, "malformed row") for text in table.column(CORRUPT).filter(pa.array(broken)).to_pylist()]
+        table = table.filter(pa.array(~broken)).drop_columns([CORRUPT])
     if marks:
         bad = np.logical_or.reduce([np.asarray(table.column(c).fill_null(False)) for c in marks])
         for row in table.filter(pa.array(bad)).to_pylist():
@@ -164,4 +190,4 @@ def _write_piece(folder: str, number: int, name: str, table: pa.Table, facts: An
     return {"stream": name, "task": number, "path": path, "rows": len(table), "ordered": ordered, "rejects": rejects}
 
 
-__all__ = ["STREAM", "Piece", "Scan", "conform", "is_frame", "scan"]
+__all__ = ["CORRUPT", "STREAM", "Piece", "Scan", "conform", "is_frame", "scan"]

@@ -22,13 +22,14 @@ from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.marks import checkpoint_tables, network_facts
 from clew.engine.plan import Plan
-from clew.model.axis import Axis, Number, axis_end
+from clew.model.axis import Axis, Number, axis_end, span_of
 from clew.model.rows import Ints
 from clew.model.steps import Steps
 from clew.network.boxes import Source
 
 CHECKPOINT_ROWS = 200_000
 CHECKPOINT_EPOCHS = 64
+AGE_SHARE = 8  # buckets age out once they are an eighth of the archive
 
 Lanes = Callable[[int], Lane[Any]]  # the lane for an epoch of so many rows
 
@@ -57,7 +58,7 @@ class Arrival:
     refused: Mapping[str, list[Reject]] = field(default_factory=dict)
     advances: Mapping[str, Number] = field(default_factory=dict)
     pieces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files that hold a batch as it stands
-    ordered: bool = False  # each batch in pieces stands strictly by (order, key)
+    ordered: frozenset[str] = frozenset()  # streams whose batch is known to stand strictly by (order, key)
     finish: bool = False
     id: str | None = None
     query: tuple[str, int] | None = None
@@ -109,7 +110,8 @@ class Runtime:
         result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
         record = self._record(number, arrival, admitted, result, lane)
         memory = self._next_memory(admitted, result)
-        if self._checkpoint_due(memory, result):
+        aged = self._age_out(record, memory)
+        if aged or self._checkpoint_due(memory, result):
             memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
             tables, meta = checkpoint_tables(self.plan, memory.boxes)
             meta |= {"epoch": number, "sources": {n: s.progress for n, s in memory.streams.items()}}
@@ -133,7 +135,7 @@ class Runtime:
                 moves[name] = axis_end(source.schema.field(source.order).type)
             if name in arrival.batches or name in moves:
                 batch = arrival.batches.get(name, source.schema.empty_table())
-                state, ordered = self.memory.streams[name], name in arrival.pieces and arrival.ordered
+                state, ordered = self.memory.streams[name], name in arrival.ordered
                 admissions[name] = admit(source, state, batch, now=arrival.at, advance=moves.get(name), ordered=ordered)
         orders = [
             (
@@ -225,6 +227,28 @@ class Runtime:
         """Add rows to one of clew's own tables."""
         if len(table):
             record.folder("tables", name).add.append(self.store.write_bucket("tables", name, table))
+
+    def _age_out(self, record: EpochRecord, memory: Memory) -> bool:
+        """Let whole buckets go that are older than the retention; the checkpoint of this epoch stands for them.
+
+        Only when they are a good part of the archive: a checkpoint costs as much as the states are large.
+        """
+        aged = False
+        for name in self.plan.sources:
+            source, progress = self._source(name), memory.streams[name].progress
+            kind = source.schema.field(source.order).type
+            if source.retention is None or progress is None or progress >= axis_end(kind):
+                continue
+            folder = self.store.state.streams.get(name)
+            if folder is None:
+                continue
+            paths = self.store.age_out_plan(name, progress - span_of(source.retention, kind, "retention"))
+            merged = {path for merge in record.folder("streams", name).merges for path in merge.remove}
+            paths = [path for path in paths if path not in merged]
+            if sum(folder.files[path].rows for path in paths) * AGE_SHARE > folder.rows:
+                record.folder("streams", name).age_out = paths
+                aged = True
+        return aged
 
     def _next_memory(self, admitted: _Admitted, result: Pass[Any]) -> Memory:
         streams = {**self.memory.streams, **{n: a.state for n, a in admitted.admissions.items()}}
