@@ -116,7 +116,8 @@ def value_on_axis(value: object, data_type: pa.DataType) -> Number:
     values, valid = axis_of(pa.array([value], type=data_type))
     if not valid[0]:
         raise WindowError(f"{value!r} has no place in an order of type {type_name(data_type).upper()}")
-    return values[0].item()
+    number: Number = values[0].item()
+    return number
 
 
 def from_axis(number: Number, data_type: pa.DataType) -> object:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from clew.model.rows import Ints, mix
 
@@ -38,7 +39,8 @@ def codes_of(column: pa.ChunkedArray | pa.Array) -> Ints:
     rank[order] = np.arange(1, len(words) + 1)
     rank[-1] = 0
     index = np.asarray(encoded.indices.fill_null(len(words)))
-    return rank[index]
+    ranks: Ints = rank[index]
+    return ranks
 
 
 def _encode_floats(column: pa.Array) -> pa.DictionaryArray:
@@ -93,7 +95,7 @@ def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:
     return total
 
 
-def sort_by(*keys: Ints) -> Ints:
+def sort_by(*keys: Ints | NDArray[np.float64]) -> Ints:
     """The stable order of rows by several keys, the first key first."""
     live = [k for k in keys if (len(k) and k[0] != k[-1]) or (len(k) and (k != k[0]).any())]
     if not live:

@@ -63,7 +63,7 @@ class Steps:
 
     def _first(self, targets: Axis, side: str) -> Ints:
         at = np.searchsorted(self.value, targets, side=side)  # type: ignore[call-overload]
-        stamps = np.append(self.stamp, NEVER)[at]
+        stamps: Ints = np.append(self.stamp, NEVER)[at]
         if self.start is not None:
             done = targets <= self.start if side == "left" else targets < self.start
             stamps = np.where(done, -1, stamps)

@@ -64,7 +64,7 @@ class AnchoredKernel(WindowKernel):
         self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()), (HEAD, pa.bool_()))
         super().__init__(by, calls, schema, window.on)
 
-    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:  # type: ignore[override]
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         rows, steps = inputs[0], progress[0]
         late = Late(rows)
         on, valid = on_axis(rows.table, self.column, late)
@@ -101,7 +101,8 @@ class AnchoredKernel(WindowKernel):
         filled = np.diff(block.bounds) > 0
         first = np.append(on, 0)[start]
         behind = filled & (block.kept == 0) & (floored > 0) & (first <= floor + self.span)
-        return ~falls & ~behind
+        orderly: Bools = ~falls & ~behind
+        return orderly
 
     def _chains(self, block: Block, orderly: Bools, floor: Axis, floored: Ints) -> Ints:
         """The rows that are heads, in groups whose rows ascend."""
@@ -146,7 +147,7 @@ class AnchoredKernel(WindowKernel):
             last = closed
             for i in range(int(block.bounds[g]), int(block.bounds[g + 1])):
                 value, new = values[i], source[i] >= 0
-                now = before[source[i]] if new else None
+                now = before[source[i]].item() if new else -np.inf
                 while new and open_ and open_[0].until < now:
                     closed = open_.popleft().value
                 if (last is None or value > last + self.slide) if new else block.extra[HEAD][i]:
@@ -167,7 +168,7 @@ class AnchoredKernel(WindowKernel):
     # --- out ---
 
     def _until(self, block: Block, head: Ints) -> Axis:
-        until = block.extra[ON][head] + self.span
+        until: Axis = block.extra[ON][head] + self.span
         return np.minimum(until, _LARGEST) if self.floats else until
 
     def _emit(

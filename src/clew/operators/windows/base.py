@@ -8,9 +8,9 @@ kept: it counts them off.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
 
-Numbers = NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]
+Numbers = NDArray[Any]
 GROUPS, ROWS = "groups", "rows"
 HASH, KEPT = "_window_hash", "_window_kept"
 ON = "_window_on"
@@ -137,9 +137,6 @@ class WindowKernel(Kernel):
         rows = pa.schema([*self._kept_fields(), *(pa.field(*c) for c in self.row_columns)])
         return {GROUPS: groups.empty_table(), ROWS: rows.empty_table()}
 
-    @abstractmethod
-    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[object]) -> Emission: ...  # type: ignore[override]
-
     # --- rows in, group after group ---
 
     def layout(self, state: State, rows: Rows, extra: Mapping[str, Numbers] | None = None) -> Block:
@@ -182,7 +179,11 @@ class WindowKernel(Kernel):
     # --- rows out ---
 
     def keep(
-        self, block: Block, rows: Bools | Ints, groups: Bools | None = None, columns: Mapping[str, pa.Array] | None = None
+        self,
+        block: Block,
+        rows: Bools | Ints,
+        groups: Bools | None = None,
+        columns: Mapping[str, pa.Array] | None = None,
     ) -> State:
         """The state with these rows of the block (mask, or indices that ascend) and of these groups, all if None.
 
@@ -215,7 +216,12 @@ class WindowKernel(Kernel):
         return [aggregate(call, table, lo, hi) for call in self.calls]
 
     def emission(
-        self, groups: Groups, closed: Closed, results: Sequence[Aggregated], state: State, late: tuple[Refused, ...] = ()
+        self,
+        groups: Groups,
+        closed: Closed,
+        results: Sequence[Aggregated],
+        state: State,
+        late: tuple[Refused, ...] = (),
     ) -> Emission:
         """The windows as rows, by (stamp, end, group)."""
         order = sort_by(closed.stamp) if closed.end is None else sort_by(closed.stamp, closed.end, closed.group)

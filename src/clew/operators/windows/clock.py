@@ -9,13 +9,23 @@ import pyarrow as pa
 
 from clew.errors import BoxFailed
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Number, is_float_axis
+from clew.model.axis import Axis, Number, is_float_axis
 from clew.model.groups import sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
 from clew.operators.base import Emission, Origin, State
-from clew.operators.windows.base import ON, Block, Closed, Late, WindowKernel, join_emissions, on_axis, per_group, spread
+from clew.operators.windows.base import (
+    ON,
+    Block,
+    Closed,
+    Late,
+    WindowKernel,
+    join_emissions,
+    on_axis,
+    per_group,
+    spread,
+)
 from clew.operators.windows.grid import Grid
 from clew.operators.windows.spans import extent, positive_span
 
@@ -42,7 +52,7 @@ class ClockKernel(WindowKernel):
         self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()),)
         super().__init__(by, calls, schema, window.on)
 
-    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:  # type: ignore[override]
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         rows, steps = inputs[0], progress[0]
         late = Late(rows)
         on, valid = on_axis(rows.table, self.column, late)
@@ -65,7 +75,7 @@ class ClockKernel(WindowKernel):
         return join_emissions(parts, late.refused())
 
     def _runs(
-        self, stamp: Ints, before: Ints, partly: Ints, steps: Steps
+        self, stamp: Ints, before: Axis, partly: Ints, steps: Steps
     ) -> Iterator[tuple[int, int, int | None, int]]:
         """Cut a call so that within each run no row arrives for a window that has closed since the run began.
 
@@ -86,11 +96,9 @@ class ClockKernel(WindowKernel):
         index = self.ends.index_of(progress)
         return None if index is None else index + 1
 
-    def _run(
-        self, state: State, rows: Rows, on: Ints, floor: int | None, limit: int, steps: Steps
-    ) -> Emission:
+    def _run(self, state: State, rows: Rows, on: Axis, floor: int | None, limit: int, steps: Steps) -> Emission:
         block = self._by_value(self.layout(state, rows, {ON: on}))
-        on = block.extra[ON]  # type: ignore[assignment]
+        on = block.extra[ON]
         first, last = self.ends.index(on) + 1, self.starts.index(on)
         if floor is not None:
             first = np.maximum(first, floor)

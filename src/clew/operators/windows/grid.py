@@ -40,7 +40,8 @@ class Grid:
         [True, False]
         """
         limit = self.step * _FLOAT_STEPS if self.floats else FAR
-        return (values > -limit) & (values < limit)
+        held: Bools = (values > -limit) & (values < limit)
+        return held
 
     def edge(self, k: Ints) -> Axis:
         if self.floats:
@@ -54,11 +55,11 @@ class Grid:
         [-1, 0, 0, 1]
         """
         if not self.floats:
-            near = np.clip(values, -FAR, FAR)
-            return (near - int(self.offset)) // int(self.step)
+            whole: Ints = (np.clip(values, -FAR, FAR).astype(np.int64) - int(self.offset)) // int(self.step)
+            return whole
         limit = float(self.step) * _FLOAT_STEPS
-        near = np.clip(values, -limit, limit)
-        k = np.floor((near - float(self.offset)) / float(self.step)).astype(np.int64)
+        near: Axis = np.clip(values, -limit, limit).astype(np.float64)
+        k: Ints = np.floor((near - float(self.offset)) / float(self.step)).astype(np.int64)
         while True:  # the division is off by a step or two at most; the comparison decides
             move = (self.edge(k + 1) <= near).astype(np.int64) - (self.edge(k) > near)
             if not move.any():
@@ -69,4 +70,4 @@ class Grid:
         """`index` of one value; None for None."""
         if value is None:
             return None
-        return int(self.index(np.array([value], np.float64 if self.floats else np.int64))[0])
+        return int(self.index(np.array([value], np.float64) if self.floats else np.array([value], np.int64))[0])

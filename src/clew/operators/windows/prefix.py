@@ -67,8 +67,10 @@ class PrefixKernel(WindowKernel):
         self.floats = False
         if window.on is None:
             every, first = window.every, 0 if start is None else start
-            if not isinstance(every, int) or every < 1 or not isinstance(first, int) or first < 0:
+            if not isinstance(every, int) or every < 1:
                 raise WindowError(f"a window every={every!r} rows: it must be a whole number of at least 1")
+            if not isinstance(first, int) or first < 0:
+                raise WindowError(f"a landmark at row {first!r}: it must be a whole number of at least 0")
             self.grid = Grid(every, first, False)
         else:
             kind = schema.field(window.on).type
@@ -80,11 +82,11 @@ class PrefixKernel(WindowKernel):
         self.unbounded = tuple(c for c in calls if not is_bounded(c))
         self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()), (BUCKET, pa.int64()))
         none = self._partials(schema.empty_table(), np.zeros(1, np.int64), np.zeros(1, np.int64))
-        self.nothing = Carried(*(np.full(1, -1, np.int64) for _ in _CARRIED), none)
+        self.nothing = Carried(tuple(np.full(1, -1, np.int64) for _ in _CARRIED), none)
         kept = [(f"_window_partial_{i}", p.type) for i, p in enumerate(none)]
         self.group_columns = (*((n, pa.int64()) for n in (SEEN, COVERED, *_CARRIED)), *kept)
 
-    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:  # type: ignore[override]
+    def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         steps = progress[0]
         late = Late(inputs[0])
         rows, on, bucket = self._bucketed(inputs[0], steps, late)
@@ -101,7 +103,7 @@ class PrefixKernel(WindowKernel):
         buckets = self._closing(block, begin + covered, total, steps)
 
         # Per group: what the state holds, then the buckets that close; `hi` is where the rows so far end.
-        had = np.flatnonzero(carried.first_stamp >= 0)
+        had = np.flatnonzero(carried.numbers[0] >= 0)
         own = Carried.concat([carried.take(had), self._summed(block, buckets)])
         group = np.concatenate([had, buckets.group])
         order = np.argsort(group, kind="stable")
@@ -113,12 +115,12 @@ class PrefixKernel(WindowKernel):
         stamp = steps.reaches(self.grid.edge(number))
         if self.on is None:
             stamp = buckets.stamp  # the nodes due are the buckets, in their order
-        named = mix_pair(sums.last_ident[node], number)
+        named = mix_pair(sums.numbers[-1][node], number)
         closed = Closed(
             group[node],
             stamp,
             mix_pair(block.groups.hash[group[node]], named),
-            Origin(*(n[node] for n in sums.numbers()[:4]), np.zeros_like(node)),
+            Origin(*(n[node] for n in (*sums.numbers[:4], np.zeros_like(sums.numbers[0])))),
             None if self.on is None else self.grid.edge(number),
         )
         results = self._results(block, sums, begin[group], hi, node)
@@ -159,7 +161,7 @@ class PrefixKernel(WindowKernel):
 
     def _closing(self, block: Block, start: Ints, total: Ints, steps: Steps) -> _Buckets:
         """The buckets that close in this call; their rows begin at `start` in each group."""
-        group, bucket = block.group(), block.extra[BUCKET].astype(np.int64, copy=False)
+        group, bucket = block.group(), block.extra[BUCKET]
         free = np.flatnonzero(np.arange(len(group)) >= start[group])
         if not len(free):
             return _Buckets(*(np.empty(0, np.int64) for _ in range(5)))
@@ -189,7 +191,8 @@ class PrefixKernel(WindowKernel):
             counts[last & (first > stop)] = 1
         if int(counts.sum()) > MOST_WINDOWS:
             raise BoxFailed(
-                f"progress of '{self.on}' jumps from {steps.start} to {reached}: {int(counts.sum())} windows in one call",
+                f"progress of '{self.on}' jumps from {steps.start} to {reached}: "
+                f"{int(counts.sum())} windows in one call",
                 hint="is one value far in the future? `max_ahead` of the source holds such rows back",
             )
         number, node = spread(begin, counts)
@@ -219,14 +222,14 @@ class PrefixKernel(WindowKernel):
     def _summed(self, block: Block, buckets: _Buckets) -> Carried:
         first, last = extent(block, buckets.lo, buckets.hi)
         partials = self._partials(block.table, buckets.lo, buckets.hi)
-        return Carried(*block.places(first, last), block.ident[last], partials)
+        return Carried((*block.places(first, last), block.ident[last]), partials)
 
     def _carried(self, groups: Groups, old: pa.Table) -> Carried:
         numbers = (groups.carry(old.column(n), -1) for n in _CARRIED)
         index = pa.array(np.where(groups.was >= 0, groups.was, len(old)))
         columns = (old.column(n).chunks for n, _ in self.group_columns[2 + len(_CARRIED) :])
         both = (pa.concat_arrays([*c, none]) for c, none in zip(columns, self.nothing.partials, strict=True))
-        return Carried(*numbers, tuple(c.take(index) for c in both))
+        return Carried(tuple(numbers), tuple(c.take(index) for c in both))
 
     def _after(self, block: Block, begin: Ints, covered: Ints, total: Ints, carried: Carried) -> State:
         group = block.group()
@@ -234,7 +237,7 @@ class PrefixKernel(WindowKernel):
         kept = ordinal >= covered[group]
         past = self._past(block, np.flatnonzero((ordinal >= 0) & ~kept), group)
         kept[past] = True
-        numbers = dict(zip(_CARRIED, carried.numbers(), strict=True))
+        numbers = dict(zip(_CARRIED, carried.numbers, strict=True))
         numbers |= {SEEN: total, COVERED: np.bincount(group[past], minlength=len(begin))}
         arrays = [pa.array(numbers[n]) for n, _ in self.group_columns[: len(numbers)]] + list(carried.partials)
         columns = {n: a for (n, _), a in zip(self.group_columns, arrays, strict=True)}
@@ -257,7 +260,7 @@ def _in_order(block: Block) -> Block:
     ascends = (bucket[1:] > bucket[:-1]) | ((bucket[1:] == bucket[:-1]) & (on[1:] >= on[:-1]))
     if (ascends | (group[1:] != group[:-1])).all():
         return block
-    return block.take(sort_by(group, bucket.astype(np.int64, copy=False), on, block.stamp, block.pos))  # type: ignore[arg-type]
+    return block.take(sort_by(group, bucket, on, block.stamp, block.pos))
 
 
 def _repeated(found: Aggregated, index: Ints) -> Aggregated:

@@ -6,7 +6,7 @@ Rows are dicts of visible and hidden columns, in place order; steps are (stamp, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,7 +106,7 @@ def _clock(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row]
         if own and all(k * slide + span <= before for k in own):
             late.append(row)
     for k, members in windows.items():
-        stamp = _first(steps, lambda progress, end=k * slide + span: progress >= end)
+        stamp = _first(steps, k * slide + span)
         if stamp is not None:
             members.sort(key=_by_value)
             tag = int(np.float64(k * slide).view(np.int64)) if floats else k * slide
@@ -133,7 +133,7 @@ def _anchored(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[R
             late.append(row)
     for members in windows:
         end = members[0]["_on"] + span
-        stamp = _first(steps, lambda progress, end=end: progress > end)
+        stamp = _first(steps, end, beyond=True)
         if stamp is not None:
             yield Expected(stamp, end, (), members)
 
@@ -169,7 +169,7 @@ def _latch(rows: list[Row], steps: Steps, every: Any, late: list[Row]) -> Iterat
     so_far: list[Row] = []
     for k in sorted(buckets):
         so_far = so_far + sorted(buckets[k], key=_by_value)
-        stamp = _first(steps, lambda progress, end=(k + 1) * every: progress >= end)
+        stamp = _first(steps, (k + 1) * every)
         if stamp is not None:
             yield Expected(stamp, (k + 1) * every, (), so_far)
 
@@ -178,8 +178,8 @@ def _before(steps: Steps, stamp: int) -> Any:
     return max((p for s, p in steps if s < stamp), default=-math.inf)
 
 
-def _first(steps: Steps, passes: Callable[[Any], bool]) -> int | None:
-    return next((stamp for stamp, progress in steps if passes(progress)), None)
+def _first(steps: Steps, end: Any, beyond: bool = False) -> int | None:
+    return next((stamp for stamp, progress in steps if progress > end or (progress == end and not beyond)), None)
 
 
 def _by_value(row: Row) -> tuple[Any, int, int]:

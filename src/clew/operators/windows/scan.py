@@ -17,36 +17,32 @@ from clew.operators.aggregation import merge
 class Carried:
     """Some rows of one group, summed up: smallest and largest place, the ident at the largest, partials."""
 
-    first_stamp: Ints
-    first_pos: Ints
-    last_stamp: Ints
-    last_pos: Ints
-    last_ident: Ints
+    numbers: tuple[Ints, ...]  # first stamp and pos, last stamp and pos, last ident
     partials: tuple[pa.Array, ...]
 
     def __len__(self) -> int:
-        return len(self.first_stamp)
-
-    def numbers(self) -> tuple[Ints, ...]:
-        return self.first_stamp, self.first_pos, self.last_stamp, self.last_pos, self.last_ident
+        return len(self.numbers[0])
 
     def take(self, index: Ints) -> Carried:
         picked = (p.take(pa.array(index)) for p in self.partials)
-        return Carried(*(n[index] for n in self.numbers()), tuple(picked))
+        return Carried(tuple(n[index] for n in self.numbers), tuple(picked))
 
     @staticmethod
     def concat(parts: Sequence[Carried]) -> Carried:
-        numbers = (np.concatenate(n) for n in zip(*(p.numbers() for p in parts), strict=True))
+        numbers = (np.concatenate(n) for n in zip(*(p.numbers for p in parts), strict=True))
         partials = (pa.concat_arrays(p) for p in zip(*(p.partials for p in parts), strict=True))
-        return Carried(*numbers, tuple(partials))
+        return Carried(tuple(numbers), tuple(partials))
 
     def then(self, other: Carried, calls: Sequence[AggregateCall]) -> Carried:
         """Row by row the rows of `self` followed by those of `other`."""
-        earlier = _before(self.first_stamp, self.first_pos, other.first_stamp, other.first_pos)
-        later = _before(other.last_stamp, other.last_pos, self.last_stamp, self.last_pos)
-        pairs = zip(self.numbers(), other.numbers(), (earlier, earlier, later, later, later), strict=True)
+        mine, theirs = self.numbers, other.numbers
+        first = _before(*mine[:2], *theirs[:2])
+        last = _before(*theirs[2:4], *mine[2:4])
+        numbers = (
+            np.where(own, a, b) for a, b, own in zip(mine, theirs, (first, first, last, last, last), strict=True)
+        )
         merged = (merge(c, a, b) for c, a, b in zip(calls, self.partials, other.partials, strict=True))
-        return Carried(*(np.where(mine, a, b) for a, b, mine in pairs), tuple(merged))
+        return Carried(tuple(numbers), tuple(merged))
 
 
 def running(nodes: Carried, group: Ints, calls: Sequence[AggregateCall]) -> Carried:
@@ -68,4 +64,5 @@ def running(nodes: Carried, group: Ints, calls: Sequence[AggregateCall]) -> Carr
 
 
 def _before(stamp: Ints, pos: Ints, other_stamp: Ints, other_pos: Ints) -> Bools:
-    return (stamp < other_stamp) | ((stamp == other_stamp) & (pos < other_pos))
+    earlier: Bools = (stamp < other_stamp) | ((stamp == other_stamp) & (pos < other_pos))
+    return earlier
