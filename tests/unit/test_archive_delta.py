@@ -11,11 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.unit.stores import delta_matches, feed, make_record
+from tests.unit.stores import delta_matches, feed, make_record, seqs_of
 
 from clew.archive import Store
 from clew.archive.delta import CHECKPOINT_EVERY, DeltaLog
-from clew.errors import StoreError
 from clew.model.types import TIMESTAMP, TIMESTAMP_NTZ
 
 
@@ -116,7 +115,7 @@ def failing(*_: object, **__: object) -> None:
     raise OSError("no ink")
 
 
-@pytest.mark.parametrize("damage", ["torn", "empty", "gone"])
+@pytest.mark.parametrize("damage", ["torn", "empty", "gone", "torn in the middle", "first torn"])
 def test_a_log_that_a_power_cut_or_a_user_damaged_is_brought_back(store: Store, damage: str) -> None:
     feed(store, 5)
     store.close()
@@ -125,7 +124,10 @@ def test_a_log_that_a_power_cut_or_a_user_damaged_is_brought_back(store: Store, 
     if damage == "gone":
         shutil.rmtree(logs)
     else:
-        newest.write_bytes(b"" if damage == "empty" else newest.read_bytes()[:-20])
+        torn = {"torn in the middle": logs / f"{3:020d}.json", "first torn": logs / f"{0:020d}.json"}.get(
+            damage, newest
+        )
+        torn.write_bytes(b"" if damage == "empty" else torn.read_bytes()[:-20])
     with Store.open(store.layout.root, durable=False) as again:
         assert delta_matches(again, "readings")
         feed(again, 2)
@@ -159,15 +161,20 @@ def test_an_epoch_without_rows_leaves_the_log_alone(store: Store) -> None:
     assert log_names(store) == before
 
 
-def test_a_log_that_cannot_be_read_is_named(store: Store) -> None:
+def test_a_log_that_cannot_be_read_is_named_and_does_not_keep_the_store_shut(store: Store, caplog: Any) -> None:
     feed(store, 1)
     make_record(store)
     store.close()
     logs = store.layout.folder("streams", "readings") / "_delta_log"
-    for path in logs.iterdir():
-        path.unlink()
-    (logs / f"{5:020d}.json").write_text('{"commitInfo":{}}')
-    with pytest.raises(StoreError) as caught:
-        Store.open(store.layout.root)
-    assert "the Delta log of 'readings' cannot be read or written" in str(caught.value)
-    assert "hint: delete that folder" in str(caught.value)
+    (logs / f"{0:020d}.json").write_text('{"commitInfo":{}}')
+    with Store.open(store.layout.root, durable=False) as again:
+        assert list(again.behind) == ["readings"]
+        feed(again, 1)
+        assert len(seqs_of(again)) == 8
+        shutil.rmtree(logs)
+        feed(again, 1)
+        assert again.behind == {}
+        assert delta_matches(again, "readings")
+    (message,) = [record.message for record in caplog.records]
+    assert "'readings' could not follow epoch 1: the Delta log of 'readings' cannot be read or written" in message
+    assert "hint: delete that folder: it is built anew from the epoch records" in message

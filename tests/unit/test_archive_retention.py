@@ -89,6 +89,19 @@ def test_buckets_that_the_epoch_itself_removes_are_not_merged(tmp_path: Path) ->
         assert seqs_of(store)[0] == 9
 
 
+def test_buckets_that_the_epoch_merges_and_those_behind_them_do_not_age_out(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s", durable=False) as store:
+        for _ in range(MAX_SMALL + 1):
+            store.commit(make_record(store))
+        record = store.begin()
+        store.compact(record)
+        merged = next(name for name, change in record.streams.items() if change.merges)
+        assert len(store.age_out_plan(merged, 10**9)) == MAX_SMALL + 1
+        assert store.age_out_plan(merged, 10**9, record) == []
+        store.discard(record)
+        assert len(disk_files(store, "streams", merged)) == MAX_SMALL + 1
+
+
 def test_only_whole_buckets_at_the_old_end_age_out_and_what_is_gone_is_remembered(tmp_path: Path) -> None:
     with Store.create(tmp_path / "s", durable=False, grace_s=0, fold_every=3) as store:
         feed(store, 5)  # orders 10..40, 50..80, 90..120, ...

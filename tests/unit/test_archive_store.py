@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.stores import delta_matches, disk_files, feed, make_record, rows, seqs_of
 
-from clew.archive import Store, disk
+from clew.archive import Store, disk, journal
 from clew.archive import buckets as buckets_module
 from clew.errors import Fenced, NotAStore, StoreError, StoreFull, StoreSettings, StoreVersion, UnknownStream
 
@@ -269,6 +269,24 @@ def test_a_full_disk_at_the_commit_leaves_the_store_as_it_was(
         assert tree(root) == files
         feed(store, 1)
         assert seqs_of(store) == list(range(1, 13))
+
+
+def test_a_commit_whose_durability_is_not_known_asks_for_a_reopening_and_is_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.create(root)
+    feed(store, 1)
+    record = make_record(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "sync_folder", full)
+        with pytest.raises(StoreError, match="epoch 2 is committed, but may not survive a power failure"):
+            store.commit(record)
+    with pytest.raises(StoreError, match="takes no more epochs: its last commit was cut off by StoreError"):
+        store.commit(store.begin())
+    store.close()
+    with Store.open(root) as again:
+        assert seqs_of(again) == list(range(1, 9))
+        assert delta_matches(again, "readings")
 
 
 def test_creating_an_epoch_that_another_engine_took_is_fenced(root: Path) -> None:

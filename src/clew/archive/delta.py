@@ -28,7 +28,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from clew.archive import faults
-from clew.archive.disk import write_new
+from clew.archive.disk import sync_all, write_new
 from clew.archive.record import FileEntry
 from clew.errors import StoreError
 from clew.model.axis import from_axis
@@ -54,22 +54,23 @@ class DeltaLog:
     def open(folder: Path, schema: pa.Schema, live: dict[str, FileEntry], epoch: int) -> DeltaLog:
         """The log of `folder`, brought to hold `live` as of `epoch` if it does not; made if it is not there."""
         logs = folder / "_delta_log"
-        _drop_torn_entries(logs)
+        checkpointed = max(_versions(logs, _CHECKPOINT), default=-1)
         try:
-            if any(logs.glob("*.json")) if logs.is_dir() else False:
+            _drop_torn_entries(logs, checkpointed)
+            if _versions(logs, _ANY_VERSION):
                 table = DeltaTable(str(folder))
             else:
                 folder.mkdir(parents=True, exist_ok=True)
                 table = DeltaTable.create(str(folder), schema, configuration=_CONFIGURATION)
             at = table.transaction_version(APP)
-            log = DeltaLog(folder, table.version(), _last_checkpoint(logs), 0 if at is None else at)
+            log = DeltaLog(folder, table.version(), max(checkpointed, 0), 0 if at is None else at)
             if log.epoch != epoch:
                 log._reconcile(table, schema, live, epoch)
         except (DeltaError, OSError) as error:
             raise StoreError(
                 f"the Delta log of '{folder.name}' cannot be read or written",
                 details=[f"folder: {logs}", f"cause: {error}"],
-                hint="delete that folder: the next open builds it anew from the epoch records",
+                hint="delete that folder: it is built anew from the epoch records",
             ) from error
         return log
 
@@ -115,14 +116,17 @@ class DeltaLog:
                 version += 1
         self.version, self.epoch = version, epoch
 
-    def checkpoint(self, grace_s: float) -> None:
+    def checkpoint(self, grace_s: float, *, durable: bool) -> None:
         """Fold the log into a Delta checkpoint and delete what it makes superfluous."""
+        logs = self.folder / "_delta_log"
         table = DeltaTable(str(self.folder))
         self.version = self.checkpointed = table.version()
         table.create_checkpoint()
+        if durable:
+            sync_all([*logs.glob(f"{self.version:020d}.checkpoint*"), *logs.glob("_last_checkpoint")])
         faults.step("delta-checkpointed")
         horizon = time.time() - grace_s
-        for path in (self.folder / "_delta_log").iterdir():
+        for path in logs.iterdir():
             match = _ANY_VERSION.fullmatch(path.name)
             if match and int(match[1]) < self.version and path.stat().st_mtime <= horizon:
                 path.unlink(missing_ok=True)
@@ -142,22 +146,26 @@ _CONFIGURATION = {
 }
 
 
-def _last_checkpoint(logs: Path) -> int:
-    found = [int(m[1]) for p in logs.iterdir() if (m := _CHECKPOINT.fullmatch(p.name))]
-    return max(found, default=0)
+def _versions(logs: Path, pattern: re.Pattern[str]) -> list[int]:
+    names = logs.iterdir() if logs.is_dir() else []
+    return sorted(int(match[1]) for path in names if (match := pattern.fullmatch(path.name)))
 
 
-def _drop_torn_entries(logs: Path) -> None:
-    """Delete the newest entries that a power failure left unfinished: they are not fsynced, records are."""
-    if not logs.is_dir():
-        return
-    for path in sorted((p for p in logs.iterdir() if _ENTRY.fullmatch(p.name)), reverse=True):
-        try:
-            for line in path.read_bytes().splitlines() or [b""]:
-                json.loads(line)
-            return
-        except ValueError:
+def _drop_torn_entries(logs: Path, checkpointed: int) -> None:
+    """Delete what a power cut left unfinished, and all behind it: entries are not fsynced, records are."""
+    whole = True
+    for count, version in enumerate(v for v in _versions(logs, _ENTRY) if v > checkpointed):
+        path = logs / f"{version:020d}.json"
+        whole = whole and version == checkpointed + 1 + count and _is_whole(path)
+        if not whole:
             path.unlink()
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        return bool([json.loads(line) for line in path.read_bytes().splitlines()])
+    except ValueError:
+        return False
 
 
 def delta_stats(entry: FileEntry, schema: pa.Schema) -> dict[str, Any]:

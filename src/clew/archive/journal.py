@@ -76,11 +76,17 @@ class Journal:
             raise self._fenced(record.epoch)
         faults.step("record-created")
 
-    def settle(self) -> None:
-        """Make the newest record survive a power failure."""
+    def settle(self, epoch: int) -> None:
+        """Make the record just created survive a power failure."""
         if self.durable:
-            with writing("an epoch record", self.layout.epochs):
+            try:
                 sync_folder(self.layout.epochs)
+            except OSError as error:
+                raise StoreError(
+                    f"epoch {epoch} is committed, but may not survive a power failure",
+                    details=[f"folder: {self.layout.epochs}", f"cause: {error}"],
+                    hint="open the store again, and look at the disk",
+                ) from error
         faults.step("record-durable")
 
     def fold_due(self, epoch: int) -> bool:

@@ -14,16 +14,17 @@ from clew.archive.state import Doomed, Folder, State
 from clew.model.axis import Number
 
 
-def age_out_plan(folder: Folder, keep_from: Number) -> list[FileEntry]:
+def age_out_plan(folder: Folder, keep_from: Number, leave: Iterable[str] = ()) -> list[FileEntry]:
     """The buckets at the old end of a stream in which every row's order is below `keep_from`.
 
-    It stops at the first bucket that must stay, so what is left is always one unbroken run of seqs.
+    It stops at the first bucket that must stay, or is in `leave`, so what is left is one unbroken run of seqs.
     """
     plan: list[FileEntry] = []
+    kept = set(leave)
     if folder.order is None:
         return plan
     for entry in folder.files.values():
-        if entry.overlaps(folder.order, keep_from, None):
+        if entry.path in kept or entry.overlaps(folder.order, keep_from, None):
             break
         plan.append(entry)
     return plan

@@ -210,14 +210,21 @@ class Store:
                 merged += len(run)
         return merged
 
-    def age_out_plan(self, name: str, keep_from: Number, *, kind: Kind = "streams") -> list[str]:
-        """The buckets that a retention from `keep_from` on lets go, for `FolderChange.age_out`."""
-        return [entry.path for entry in retention.age_out_plan(self.state.folder(kind, name), keep_from)]
+    def age_out_plan(
+        self, name: str, keep_from: Number, record: EpochRecord | None = None, *, kind: Kind = "streams"
+    ) -> list[str]:
+        """The buckets that a retention from `keep_from` on lets go, for `FolderChange.age_out`.
+
+        A bucket that `record` merges or removes already stays for a later epoch, and so do those behind it.
+        """
+        change = record.folders(kind).get(name) if record else None
+        leave = change.removed() if change else ()
+        return [entry.path for entry in retention.age_out_plan(self.state.folder(kind, name), keep_from, leave)]
 
     def commit(self, record: EpochRecord) -> None:
         """Make the epoch durable, whole or not at all.
 
-        An error before the record is created leaves the store as it was and deletes the record's buckets. After
+        A record that does not fit the state is refused as it stands. An error before the record is created leaves the store as it was and deletes the record's buckets. After
         one behind it, and after `Fenced` (another engine has taken the epoch), the store must be opened again.
         """
         self._check_writable()
@@ -240,7 +247,7 @@ class Store:
                 self.discard(record)
             raise
         try:
-            self._journal.settle()
+            self._journal.settle(record.epoch)
             self._take_in(record)
         except BaseException as error:
             self._broken = f"its last commit was cut off by {type(error).__name__}"
@@ -347,7 +354,7 @@ class Store:
         due = [name for name, log in self._logs.items() if log.checkpoint_due and name not in self.behind]
         for name in due[: 1 + len(due) // 16]:
             with self._late(name):
-                self._logs[name].checkpoint(self.grace_s)
+                self._logs[name].checkpoint(self.grace_s, durable=self._journal.durable)
         with self._late("epoch records"):
             self.vacuum()
             if self._journal.fold_due(record.epoch):
@@ -379,7 +386,8 @@ class Store:
 
     def _follow_all(self) -> None:
         for name in self.state.streams:
-            self._logs[name] = self._open_log(name)
+            with self._late(name):
+                self._logs[name] = self._open_log(name)
 
     def _sweep(self) -> None:
         retention.sweep(self.layout, self.state)
