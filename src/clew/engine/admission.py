@@ -82,13 +82,13 @@ def admit(
         rows, order, fresh_ones = _sorted(source, waiting, fresh)
     doubles: list[Reject] = []
     if not ordered or _may_repeat(source, order, state.recent):
-        keep, doubles = _without_duplicates(source, rows, order, fresh_ones, state.recent)
+        keep, doubles = _without_duplicates(source, rows, fresh_ones, state.recent)
     if doubles:
         rejects += doubles
         rows, order = rows.filter(pa.array(keep)), order[keep]
     finishing = advance is not None and advance >= axis_end(kind)
     far = len(order) if finishing else _near(source, state, order, now, advance)
-    warnings = _warnings(source, rows, order, far)
+    warnings = _warnings(source, order, far)
     newest = _largest(state.newest, order[:far], advance)
     bound = newest if newest is None or finishing else _bound(source, newest, advance)
     count = 0 if bound is None else int(np.searchsorted(order[:far], bound, side="right"))
@@ -176,7 +176,7 @@ def _may_repeat(source: Source, order: Axis, recent: pa.Table | None) -> bool:
 
 
 def _without_duplicates(
-    source: Source, rows: pa.Table, order: Axis, fresh: Ints, recent: pa.Table | None
+    source: Source, rows: pa.Table, fresh: Ints, recent: pa.Table | None
 ) -> tuple[Bools, list[Reject]]:
     """Which rows have a key that no row before them has; the first of equal keys stays, whatever the arrival."""
     keep = np.ones(len(rows), np.bool_)
@@ -255,7 +255,7 @@ def _near(source: Source, state: StreamState, order: Axis, now: dt.datetime, adv
     return int(found[0]) if len(found) else len(order)
 
 
-def _warnings(source: Source, rows: pa.Table, order: Axis, far: int) -> list[str]:
+def _warnings(source: Source, order: Axis, far: int) -> list[str]:
     if far == len(order):
         return []
     first = from_axis(order[far].item(), _kind(source))

@@ -37,7 +37,7 @@ def as_table(batch: Any, schema: pa.Schema, stream: str) -> tuple[pa.Table, list
         batch = pa.Table.from_pandas(batch, preserve_index=False)
     if isinstance(batch, pa.Table):
         return _from_table(batch, schema, stream)
-    if isinstance(batch, Mapping) or isinstance(batch, str | bytes) or not hasattr(batch, "__iter__"):
+    if isinstance(batch, Mapping | str | bytes) or not hasattr(batch, "__iter__"):
         raise BatchError(
             f"cannot feed stream '{stream}' with {type(batch).__name__}",
             hint="give a list of dicts, an Arrow table, a pandas frame, or a Spark DataFrame",

@@ -66,7 +66,8 @@ def is_row_error(error: Exception) -> bool:
     marks = (
         "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX",
         "NUMERIC_VALUE_OUT_OF_RANGE", "CANNOT_PARSE", "DATETIME", "INVALID_", "OVERFLOW", "PythonException",
-        "ArithmeticException", "NumberFormatException", "DateTimeException", "FAILED_EXECUTE_UDF", "UDF_ERROR", "USER_RAISED_EXCEPTION",
+        "ArithmeticException", "NumberFormatException", "DateTimeException",
+        "FAILED_EXECUTE_UDF", "UDF_ERROR", "USER_RAISED_EXCEPTION",
     )  # fmt: skip
     return any(m in text for m in marks)
 

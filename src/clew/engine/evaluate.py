@@ -194,7 +194,7 @@ class _Run(Generic[Flow]):
             stamp, axis = stamp[valid], axis[valid]
         if finish is not None:
             stamp = np.append(stamp, finish)
-            axis = np.append(axis, np.array([axis_end(kind)], axis.dtype))
+            axis = _joined(axis, axis_end(kind))
         steps = Steps.running(self.states.progress.get(key), stamp, axis)
         self.from_rows[key] = steps
         return steps
@@ -218,8 +218,16 @@ class _Run(Generic[Flow]):
                 ended, new_end, np.where(valid, mapped, np.iinfo(np.int64).min if mapped.dtype == np.int64 else -np.inf)
             )
 
-        start = None if steps.start is None else through(np.array([steps.start], steps.value.dtype))[0].item()
+        start = None if steps.start is None else through(_point(steps.start))[0].item()
         return Steps.running(start, steps.stamp, through(steps.value))
+
+
+def _joined(axis: Axis, end: Number) -> Axis:
+    return np.append(axis.astype(np.float64), end) if isinstance(end, float) else np.append(axis.astype(np.int64), end)
+
+
+def _point(value: Number) -> Axis:
+    return np.array([value], np.float64) if isinstance(value, float) else np.array([value], np.int64)
 
 
 def rule(step: Step, column: str) -> list[tuple[str, str]] | None:

@@ -39,6 +39,7 @@ from clew.network.network import Network
 from clew.operators.apply import ApplyKernel
 from clew.operators.base import Kernel
 from clew.operators.drop import DropKernel
+from clew.operators.join import Failures as JoinFailures
 from clew.operators.join import JoinKernel
 from clew.operators.resample import ResampleKernel
 from clew.operators.sort import SortKernel
@@ -262,8 +263,9 @@ class _Builder:
         for other in parents[1:]:
             for mine, theirs in zip(parents[0].schema, other.schema, strict=True):
                 if mine.type != theirs.type:
+                    kinds = f"{type_name(mine.type).upper()} and {type_name(theirs.type).upper()}"
                     raise TypeProblem(
-                        f"joins column '{mine.name}' as {type_name(mine.type).upper()} and {type_name(theirs.type).upper()}",
+                        f"joins column '{mine.name}' as {kinds}",
                         hint="cast one of them in a .map(...) before",
                     )
         kernel = UnionKernel(parents[0].schema, len(parents))
@@ -324,7 +326,7 @@ class Residual:
     sql: str
     schema: pa.Schema
 
-    def keep(self, table: pa.Table) -> tuple[Bools, Failures]:
+    def keep(self, table: pa.Table) -> tuple[Bools, JoinFailures]:
         found = compiled(self.sql, self.schema)
         assert found is not None
         keep, seen = found.keep(table)

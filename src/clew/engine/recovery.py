@@ -6,6 +6,7 @@ State is the last checkpoint and a replay of the archive behind it. Boxes that a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
         raise NetworkChanged(
             f"stream '{stream}' of store '{store.layout.root}' was made by another network",
             details=details or ["a box that feeds it means something else now"],
-            hint=f"open the store with the network it was made with, or give the new stream another name than '{stream}'",
+            hint=f"open it with the network it was made with, or name the new stream other than '{stream}'",
             at=plan.network.box(box).at or None,
         )
 
@@ -137,10 +138,8 @@ def _stream_state(store: Store, source: Source) -> StreamState:
         names = list(dict.fromkeys((*source.key, source.order)))
         last = progress
         if progress >= axis_end(kind):
-            last = max(
-                (f.stats[source.order][1] for f in store.files(source.name) if source.order in f.stats),
-                default=progress,
-            )
+            ends = [f.stats[source.order][1] for f in store.files(source.name) if source.order in f.stats]
+            last = max([end for end in ends if end is not None], default=progress)
         recent = store.read_table(source.name, names, {source.order: (last - reach, None)})
     return StreamState(folder.seq, folder.meta.get("first"), progress, folder.meta.get("newest"), recent, pending)
 
@@ -204,7 +203,7 @@ def _chunks(archive: Mapping[str, Rows], moves: list[stored.Move]) -> list[tuple
         return []
     ends = [*sorted(cuts), max([int(stamps[-1]) if len(stamps) else 0, *(m.stamp for m in moves)]) + 1]
     edges = sorted({0, *ends})
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))
 
 
 def _check_same(plan: Plan, store: Store, since: int, emitted: Mapping[str, int], new: tuple[str, ...]) -> None:
@@ -218,7 +217,7 @@ def _check_same(plan: Plan, store: Store, since: int, emitted: Mapping[str, int]
         if count != expected:
             raise BoxFailed(
                 f"replaying the archive gives {count} rows of output '{stream}', the store has {expected}",
-                hint="user code or data behind it gives other results than before; results must depend on their arguments alone",
+                hint="user code behind it gives other results than before; they must depend on its arguments alone",
             )
 
 

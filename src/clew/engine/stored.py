@@ -129,8 +129,8 @@ def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refus
             values = part.rows.table.to_pylist()
             stamps = part.rows.stamp.tolist()
             rows += [(box, why, row_json(v), s) for v, why, s in zip(values, part.reasons, stamps, strict=True)]
-    columns = list(zip(*rows, strict=True)) if rows else [[], [], [], []]
-    return pa.table([*map(list, columns), [epoch] * len(rows)], schema=REJECTED_SCHEMA)
+    columns = [[row[i] for row in rows] for i in range(4)]
+    return pa.table([*columns, [epoch] * len(rows)], schema=REJECTED_SCHEMA)
 
 
 def late_table(visible: pa.Table, reasons: list[str], stamps: Ints | None, epoch: int) -> pa.Table:

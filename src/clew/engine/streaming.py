@@ -170,7 +170,7 @@ def _form_of(path: Path, name: str) -> str:
     forms = {_READERS[p.suffix.lower()] for p in files if p.suffix.lower() in _READERS}
     if len(forms) != 1:
         raise SourceFailed(
-            f"source '{name}' reads '{path}', which holds {'no files of a known form' if not forms else 'several forms'}",
+            f"source '{name}' reads '{path}', which holds {'several forms' if forms else 'no files of a known form'}",
             details=[f"forms: {', '.join(sorted(set(_READERS.values())))}"],
             hint="give a streaming DataFrame: spark.readStream.format(...).load(...)",
         )

@@ -14,7 +14,7 @@ from clew.model.axis import Span
 
 @dataclass(frozen=True)
 class CountWindow:
-    """`rows` rows of a group, a new window every `slide` rows; `partial`: emitted at every row, as SQL's ROWS n PRECEDING."""
+    """`rows` rows of a group, a new window every `slide` rows; `partial`: also while it fills, as SQL's ROWS."""
 
     rows: int
     slide: int
@@ -138,7 +138,7 @@ class Drop(Box):
 
 @dataclass(frozen=True)
 class Apply(Box):
-    """User code. `rows`: one-to-one; `stateful`: with Arrow state and explicit lineage; `opaque`: depends on all seen."""
+    """User code. `rows`: one-to-one; `stateful`: Arrow state, explicit lineage; `opaque`: depends on all seen."""
 
     function: Callable[..., Any]
     schema: pa.Schema

@@ -200,7 +200,8 @@ def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     x0, y0, y1 = x0 + _W, y0 + _H // 2, y1 + _H // 2
     middle = (x0 + x1) // 2
     return (
-        f'<path d="M{x0} {y0}C{middle} {y0} {middle} {y1} {x1 - 6} {y1}" fill="none" stroke="#8a97a6" stroke-width="1.5"/>'
+        f'<path d="M{x0} {y0}C{middle} {y0} {middle} {y1} {x1 - 6} {y1}" fill="none" '
+        'stroke="#8a97a6" stroke-width="1.5"/>'
         f'<path d="M{x1} {y1}l-7 -4v8z" fill="#8a97a6"/>'
     )
 

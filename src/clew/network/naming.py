@@ -42,7 +42,7 @@ def calling_spot() -> Spot:
 
 
 def _statement_at(file: str, line: int) -> tuple[int, str | None]:
-    found = (line, None)
+    found: tuple[int, str | None] = (line, None)
     width = sys.maxsize
     for start, end, target in _assignments(file, len(linecache.getlines(file))):
         if start <= line <= end and end - start < width:

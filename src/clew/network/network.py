@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.errors import CycleError, DuplicateName, NetworkError, SchemaError, UnknownColumn, UnknownStream, nearest
@@ -138,10 +138,12 @@ class Network:
 
     def graph(self, form: str = "mermaid") -> str | dict[str, Any]:
         """The network as Mermaid text (`"mermaid"`), as a JSON-ready dict (`"json"`), or as SVG (`"svg"`)."""
+        forms: dict[str, Callable[[Network], Any]]
         forms = {"mermaid": drawing.as_mermaid, "json": drawing.as_json, "svg": drawing.as_svg}
         if form not in forms:
             raise NetworkError(f"no form '{form}' of a graph", details=[f"forms: {', '.join(forms)}"])
-        return forms[form](self)  # type: ignore[operator, no-any-return]
+        drawn: str | dict[str, Any] = forms[form](self)
+        return drawn
 
     def _repr_html_(self) -> str:
         return drawing.as_svg(self)
@@ -190,7 +192,7 @@ class Network:
         (self._outputs if table == "output" else self._kept)[name] = stream._number
 
     def _names(self) -> list[str]:
-        """Given names as given; the last box of a statement takes the variable's name, those before it `variable.kind`."""
+        """Given names; else the last box of a statement takes the variable's name, those before it `variable.kind`."""
         taken = {c.given for c in self._chains if c.given}
         last = {c.chain: c.number for c in self._chains}
         names: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -405,7 +406,8 @@ class _Maker:
         return value
 
     def positive(self, value: Span, word: str) -> Span:
-        if value is None or isinstance(value, bool) or (not isinstance(value, str) and not value > type(value)()):
+        nothing = dt.timedelta() if isinstance(value, dt.timedelta) else 0
+        if value is None or isinstance(value, bool) or (not isinstance(value, str) and not value > nothing):  # type: ignore[operator]
             raise WindowError(f"{self.what} has {word}={value!r}", hint="a size above zero", at=self.at)
         return value
 
@@ -432,7 +434,9 @@ def joined_columns(
 def _names(names: Names) -> tuple[str, ...]:
     if names is None:
         return ()
-    return (names,) if isinstance(names, str) or hasattr(names, "_jc") else tuple(names)
+    if isinstance(names, str) or hasattr(names, "_jc"):
+        return (column_text(names),)
+    return tuple(column_text(name) for name in names)
 
 
 def _pairs(by: Names | Mapping[str, str]) -> tuple[tuple[str, str], ...]:

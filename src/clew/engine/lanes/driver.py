@@ -12,7 +12,7 @@ from clew.engine.catalyst import Catalyst
 from clew.engine.evaluate import KernelResult, Named
 from clew.engine.plan import KernelStep, Stateless, compiled
 from clew.expressions.compile import Evaluated
-from clew.model.rows import Ints, Rows
+from clew.model.rows import Bools, Ints, Rows
 from clew.model.steps import Steps
 from clew.operators.base import Refused, State
 
@@ -81,7 +81,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
     made_rows = rows.with_table(pa.table(columns, schema=step.schema))
     if not failures:
         return made_rows, ()
-    bad = np.logical_or.reduce([seen.failed for _, seen in failures])
+    bad = _any_failed(failures)
     return made_rows.filter(~bad), (_refused(rows, failures),)
 
 
@@ -90,8 +90,14 @@ def _plain_column(sql: str, table: pa.Table) -> pa.ChunkedArray | None:
     return table.column(name) if name in table.column_names else None
 
 
+def _any_failed(failures: list[tuple[str, Evaluated]]) -> Bools:
+    masks = [seen.failed for _, seen in failures if seen.failed is not None]
+    failed: Bools = np.logical_or.reduce(masks)
+    return failed
+
+
 def _refused(rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
-    bad = np.logical_or.reduce([seen.failed for _, seen in failures])
+    bad = _any_failed(failures)
     reasons = []
     for i in np.flatnonzero(bad).tolist():
         sql, seen = next((s, e) for s, e in failures if e.failed is not None and e.failed[i])
