@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from clew.errors import ClewError, NetworkError, TypeProblem
 from clew.expressions.aggregates import AggregatePlan, split_aggregates
-from clew.expressions.compile import Compiled, compile_expression, is_monotone_in
+from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
 from clew.model.axis import is_orderable, span_of
 from clew.model.rows import Bools
 from clew.model.types import type_name
@@ -39,7 +39,6 @@ from clew.network.network import Network
 from clew.operators.apply import ApplyKernel
 from clew.operators.base import Kernel
 from clew.operators.drop import DropKernel
-from clew.operators.join import Failures as JoinFailures
 from clew.operators.join import JoinKernel
 from clew.operators.resample import ResampleKernel
 from clew.operators.sort import SortKernel
@@ -326,21 +325,10 @@ class Residual:
     sql: str
     schema: pa.Schema
 
-    def keep(self, table: pa.Table) -> tuple[Bools, JoinFailures]:
+    def keep(self, table: pa.Table) -> tuple[Bools, Evaluated]:
         found = compiled(self.sql, self.schema)
         assert found is not None
-        keep, seen = found.keep(table)
-        if seen.failed is None:
-            return keep, Failures(None, "")
-        return keep, Failures(seen.failed, f"{seen.reason(int(seen.failed.argmax()))} in '{self.sql}'")
-
-
-@dataclass(frozen=True, eq=False)
-class Failures:
-    """The rows on which a condition failed, and why the first of them did."""
-
-    failed: Bools | None
-    reason: str
+        return found.keep(table)
 
 
 def _keep(names: Sequence[str]) -> Columns:
