@@ -224,8 +224,9 @@ class Store:
     def commit(self, record: EpochRecord) -> None:
         """Make the epoch durable, whole or not at all.
 
-        A record that does not fit the state is refused as it stands. An error before the record is created leaves the store as it was and deletes the record's buckets. After
-        one behind it, and after `Fenced` (another engine has taken the epoch), the store must be opened again.
+        A record that does not fit the state is refused as it stands. An error before the record is created leaves
+        the store as it was and deletes the record's buckets. After one behind it, and after `Fenced` (another
+        engine has taken the epoch), the store must be opened again.
         """
         self._check_writable()
         self._complete(record)
