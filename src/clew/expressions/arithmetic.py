@@ -43,26 +43,30 @@ def remainder(a: Vector, b: Vector, kind: pa.DataType) -> Vector:
     valid, codes = both(a.valid, b.valid), in_turn(b, a)
     zero = b.data == 0
     own = code_rows(zero, valid, "REMAINDER_BY_ZERO") if zero.any() else None
-    by = b.data
-    if is_int(kind):
-        # x % -1 is 0 as x % 1 is, without the overflow of the smallest number
-        by = np.where(zero | (by == -1), by.dtype.type(1), by)
+    # x % -1 is 0 as x % 1 is, without the overflow of the smallest number
+    by = _divisor(b.data, zero | (b.data == -1)) if is_int(kind) else b.data
     return Vector(np.fmod(a.data, by), valid, first_code(codes, own))
 
 
 def whole_divide(a: Vector, b: Vector, kind: pa.DataType) -> Vector:
     """`div` over BIGINT: toward zero."""
     valid, codes = both(a.valid, b.valid), in_turn(b, a)
-    zero = b.data == 0
-    lowest = np.iinfo(DTYPES[kind]).min
-    over = (a.data == lowest) & (b.data == -1)
+    zero, reverse = b.data == 0, b.data == -1
     own = code_rows(zero, valid, "DIVIDE_BY_ZERO") if zero.any() else None
-    if over.any():
-        own = first_code(own, code_rows(over, valid, "ARITHMETIC_OVERFLOW"))
-    by = np.where(zero | over, b.data.dtype.type(1), b.data)
+    by = _divisor(b.data, zero | reverse)
     quotient = np.floor_divide(a.data, by)
-    quotient = quotient + (((a.data < 0) != (by < 0)) & (quotient * by != a.data))
+    if np.size(quotient) and (a.data.min() < 0 or by.min() < 0):
+        quotient = quotient + (((a.data < 0) != (by < 0)) & (quotient * by != a.data))
+    if reverse.any():
+        over = reverse & (a.data == np.iinfo(DTYPES[kind]).min)
+        quotient = np.where(reverse, -a.data, quotient)
+        own = first_code(own, code_rows(over, valid, "ARITHMETIC_OVERFLOW"))
     return Vector(quotient, valid, first_code(codes, own))
+
+
+def _divisor(values: Any, unfit: Any) -> Any:
+    """The divisors, with 1 in place of those that cannot be divided by."""
+    return np.where(unfit, values.dtype.type(1), values) if unfit.any() else values
 
 
 def negate(a: Vector, kind: pa.DataType) -> Vector:

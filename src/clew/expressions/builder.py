@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -35,6 +35,8 @@ class Node:
     run: Callable[[Batch], Vector]
     value: Vector | None = None
     decimal: Decimal | None = None  # a literal such as 1.5, whose type its neighbour decides
+    rounded: bool = False  # a whole number cast to FLOAT; Spark skips that when it is cast on to DOUBLE
+    chain: tuple[type[exp.Expr], int, bool] | None = None  # whole numbers: operator, operands, whether one is constant
 
     @property
     def is_null(self) -> bool:
@@ -166,7 +168,22 @@ class Builder:
         if left.is_null or right.is_null:
             return null_of(kind)
         operation = _ARITHMETIC[type(tree)]
-        return mapped(kind, lambda a, b: operation(a, b, kind), left, right)
+        made = mapped(kind, lambda a, b: operation(a, b, kind), left, right)
+        if made.value is not None or is_float(kind) or not isinstance(tree, (exp.Add, exp.Mul)):
+            return made
+        return replace(made, chain=self._chain(type(tree), left, right))
+
+    @staticmethod
+    def _chain(operator: type[exp.Expr], *nodes: Node) -> tuple[type[exp.Expr], int, bool]:
+        """Refuse `a + 1 + b`: Spark moves constants to the end, and then other rows overflow."""
+        operands, has_constant = 0, False
+        for node in nodes:
+            same = node.chain is not None and node.chain[0] is operator
+            operands += node.chain[1] if node.chain and same else 1
+            has_constant |= bool(node.chain and same and node.chain[2]) or node.value is not None
+        if operands > 2 and has_constant:
+            raise UnsupportedError
+        return operator, operands, has_constant
 
     def _both(self, tree: exp.Expr) -> Node:
         left, right = to_type(self.build(tree.this), BOOL), to_type(self.build(tree.expression), BOOL)
@@ -299,10 +316,9 @@ class Builder:
             return node
         if node.type == VOID:
             return null_of(kind)
-        source = node.type
-        if source not in (BOOL, *_INTS, FLOAT, DOUBLE) or kind not in (BOOL, *_INTS, FLOAT, DOUBLE):
+        if node.type not in (BOOL, *_INTS, FLOAT, DOUBLE) or kind not in (BOOL, *_INTS, FLOAT, DOUBLE):
             raise UnsupportedError
-        return mapped(kind, lambda a: arithmetic.cast(a, source, kind), node)
+        return converted(node, kind)
 
     def _anonymous(self, tree: exp.Expr) -> Node:
         name = str(tree.this).lower()
@@ -419,7 +435,9 @@ def to_type(node: Node, kind: pa.DataType, *, compare: bool = False) -> Node:
     if node.decimal is not None:
         if not is_float(kind):
             raise UnsupportedError
-        return constant(kind, np.float64(float(node.decimal)) if kind == DOUBLE else _nearest_float(node.decimal))
+        positive_zero = 0.0  # a DECIMAL has no negative zero
+        exact = np.float64(float(node.decimal) + positive_zero)
+        return constant(kind, exact if kind == DOUBLE else _nearest_float(node.decimal) + np.float32(positive_zero))
     if node.type == kind:
         return node
     if node.is_null:
@@ -429,7 +447,16 @@ def to_type(node: Node, kind: pa.DataType, *, compare: bool = False) -> Node:
         raise UnsupportedError
     if compare and is_int(source) and is_int(kind):
         return node
-    return mapped(kind, lambda a: arithmetic.cast(a, source, kind), node)
+    return converted(node, kind)
+
+
+def converted(node: Node, kind: pa.DataType) -> Node:
+    """The node cast among BOOLEAN and the numeric types."""
+    source = node.type
+    if node.rounded and kind == DOUBLE:
+        raise UnsupportedError
+    made = mapped(kind, lambda a: arithmetic.cast(a, source, kind), node)
+    return replace(made, rounded=kind == FLOAT and source in (INT, BIGINT))
 
 
 _DIGITS = re.compile(r"-?\d+")
