@@ -123,10 +123,14 @@ def rows_of(table: pa.Table, stamp: Sequence[int], seed: int = 0) -> Rows:
     return Rows(table, stamps, positions(stamps), mix(np.arange(len(stamps)), seed + 100))
 
 
-def progress_of(rows: Rows, column: str, finish: int | None = None) -> Steps:
-    """Progress as the running maximum of a column, at its end from the stamp `finish` on."""
+def progress_of(rows: Rows, column: str, finish: int | None = None, dropped: Sequence[tuple[int, float]] = ()) -> Steps:
+    """Progress as the running maximum of a column and of what a filter before `dropped`, as (stamp, value);
+    at its end from the stamp `finish` on."""
     axis, stands = axis_of(rows.table.column(column))
-    steps = Steps.running(None, rows.stamp[stands], axis[stands])
+    stamp = np.append(rows.stamp[stands], np.array([s for s, _ in dropped], np.int64))
+    values = np.append(axis[stands], np.array([v for _, v in dropped], axis.dtype))
+    order = np.argsort(stamp, kind="stable")
+    steps = Steps.running(None, stamp[order], values[order])
     if finish is None:
         return steps
     end = np.array([axis_end(rows.table.schema.field(column).type)])

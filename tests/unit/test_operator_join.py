@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.kernels import Ran, cuts, listed, progress_of, rows_of, run_cut, stamps, told_steps
 
 from clew.errors import DuplicateName, TypeProblem
+from clew.expressions.compile import compile_expression
 from clew.model.axis import INFINITE
 from clew.model.rows import Bools, Rows, mix_pair
 from clew.model.steps import Steps
@@ -26,6 +27,7 @@ KEYS = {
     pa.string(): st.sampled_from([None, "a", "b", "c"]),
     pa.float64(): st.sampled_from([None, math.nan, 0.0, -0.0, 1.0]),
 }
+DROPPED = st.lists(st.tuples(st.integers(1, 30), st.integers(-4, 12)), max_size=3)
 How = Literal["inner", "left"]
 
 
@@ -72,13 +74,15 @@ class Case:
     keyed: bool
     how: How
     where: bool
+    dropped: tuple[list[tuple[int, float]], list[tuple[int, float]]] = ([], [])
 
     @property
     def keys(self) -> list[tuple[str, str]]:
         return [("k", "k")] if self.keyed else []
 
     def steps(self) -> list[Steps]:
-        return [progress_of(rows, "ts", self.finish) for rows in (self.left, self.right)]
+        sides = zip((self.left, self.right), self.dropped, strict=True)
+        return [progress_of(rows, "ts", self.finish, dropped) for rows, dropped in sides]
 
     def kernel(self) -> JoinKernel:
         schemas = self.left.table.schema, self.right.table.schema
@@ -124,7 +128,10 @@ def cases(draw: st.DrawFn) -> Case:
     scale = 0.1 if floats else 1
     finish = draw(st.sampled_from([None, 60]))
     how: How = draw(st.sampled_from(["inner", "left"]))
-    return Case(left, right, finish, low * scale, (low + width) * scale, draw(st.booleans()), how, draw(st.booleans()))
+    dropped = draw(st.tuples(DROPPED, DROPPED)) if draw(st.booleans()) else ([], [])
+    return Case(
+        left, right, finish, low * scale, (low + width) * scale, draw(st.booleans()), how, draw(st.booleans()), dropped
+    )
 
 
 @settings(max_examples=120)
@@ -147,9 +154,8 @@ def test_join_equals_its_reference_under_any_cut_and_partitioning(case: Case, cu
 @given(case=cases(), cuts=cuts)
 def test_state_holds_only_rows_that_can_still_be_met(case: Case, cuts: list[int]) -> None:
     whole = case.run()
-    assert sorted(case.run(cuts).state["left"].column("n").to_pylist()) == sorted(
-        whole.state["left"].column("n").to_pylist()
-    )
+    for cut, at_once in zip(case.run(cuts).state.values(), whole.state.values(), strict=True):
+        assert sorted(cut.column("n").to_pylist()) == sorted(at_once.column("n").to_pylist())
     if case.finish is not None:
         assert [len(t) for t in whole.state.values()] == [0, 0]
 
@@ -212,6 +218,17 @@ def test_pairs_on_which_the_condition_fails_are_rejected_and_do_not_match() -> N
     whole = case.run()
     assert whole.stamped("n", "n_right") == [(2, 1, 0), (9, 0, None)]
     assert [(port, why) for port, _, why in whole.rejected] == [(0, "division by zero in 'n_right % (n % 3) = 0'")]
+
+
+def test_a_condition_in_spark_sql_sees_the_output_columns() -> None:
+    rows = stream([1, 1, 1], [5, 5, 5], ["a", "b", None], (pa.int64(), pa.string()))
+    schemas = rows.table.schema, rows.table.schema
+    names = join_schema(schemas, [], "_right")
+    where = compile_expression("6 / n_right > n AND k = k_right", names)
+    kernel = JoinKernel(("ts", "ts"), 0, 0, [], where, "inner", schemas)
+    whole = run_cut(kernel, [rows, rows], [progress_of(rows, "ts")] * 2)
+    assert whole.stamped("n", "n_right") == [(1, 1, 1)]
+    assert {why for _, _, why in whole.rejected} == {"DIVIDE_BY_ZERO in '6 / n_right > n AND k = k_right'"}
 
 
 def test_candidates_come_in_portions_that_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

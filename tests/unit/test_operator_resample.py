@@ -17,6 +17,7 @@ from clew.errors import DuplicateName
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import INFINITE
 from clew.model.rows import Rows
+from clew.model.steps import Steps
 from clew.operators import band
 from clew.operators.resample import BEHIND, ResampleKernel, reference
 
@@ -27,6 +28,7 @@ CALLS = (
 )
 WHOLE = st.one_of(st.none(), st.integers(-4, 12))
 FLOATS = st.one_of(st.none(), st.just(math.nan), st.integers(-4, 12).map(lambda n: n * 0.1))
+DROPPED = st.lists(st.tuples(st.integers(1, 30), st.integers(-4, 12)), max_size=3)
 KEYS = st.sampled_from([None, "a", "b", "c"])
 
 
@@ -42,6 +44,11 @@ class Case:
     finish: int | None
     within: float
     by: list[tuple[str, str]]
+    dropped: tuple[list[tuple[int, float]], list[tuple[int, float]]] = ([], [])
+
+    def steps(self) -> list[Steps]:
+        sides = zip((self.first, self.second), self.dropped, strict=True)
+        return [progress_of(rows, "ts", self.finish, dropped) for rows, dropped in sides]
 
     def kernel(self) -> ResampleKernel:
         ticks = self.second.table.select(["ts", "k", "n"]).schema
@@ -49,11 +56,10 @@ class Case:
 
     def run(self, cuts: Sequence[int] = (), parts: int = 1) -> Ran:
         second = self.second.select(["ts", "k", "n"])
-        steps = [progress_of(rows, "ts", self.finish) for rows in (self.first, self.second)]
-        return run_cut(self.kernel(), [self.first, second], steps, cuts, parts)
+        return run_cut(self.kernel(), [self.first, second], self.steps(), cuts, parts)
 
     def expected(self) -> list[tuple[int, Any, list[Any]]]:
-        progress = [told_steps(progress_of(rows, "ts", self.finish)) for rows in (self.first, self.second)]
+        progress = [told_steps(s) for s in self.steps()]
         return reference(listed(self.first), listed(self.second), progress, ("ts", "ts"), self.within, self.by)
 
 
@@ -72,7 +78,8 @@ def cases(draw: st.DrawFn) -> Case:
 
     within = draw(st.integers(0, 3)) * (0.1 if kind == pa.float64() else 1)
     by = [("k", "k")] if draw(st.booleans()) else []
-    return Case(rows(1), rows(2), draw(st.sampled_from([None, 60])), within, by)
+    dropped = draw(st.tuples(DROPPED, DROPPED)) if draw(st.booleans()) else ([], [])
+    return Case(rows(1), rows(2), draw(st.sampled_from([None, 60])), within, by, dropped)
 
 
 @settings(max_examples=120)

@@ -44,8 +44,12 @@ def shifted(values: Axis, by: Number) -> Axis:
 
 def ahead(steps: Steps, by: Number) -> Steps:
     """Progress with every value `by` further on."""
-    start = None if steps.start is None else shifted(np.asarray([steps.start]), by)[0].item()
-    return Steps(start, steps.stamp, shifted(steps.value, by))
+    if steps.start is None:
+        return Steps(None, steps.stamp, shifted(steps.value, by))
+    start = np.asarray([steps.start])
+    if isinstance(by, float):  # a whole number may stand for a start on a float64 axis
+        start = start.astype(np.float64)
+    return Steps(shifted(start, by)[0].item(), steps.stamp, shifted(steps.value, by))
 
 
 def within_end(values: Axis) -> Axis:
@@ -81,7 +85,7 @@ class Band:
 
     def ranges(self, left: Axis, left_code: Ints, right: Axis, right_code: Ints) -> tuple[Ints, Ints, Ints]:
         """The right rows each left row meets by band and code: `order[lo[i]:hi[i]]`, as (order, lo, hi)."""
-        order = sort_by(right_code, right)  # type: ignore[arg-type]
+        order = sort_by(right_code, right)
         points = np.unique(right)
         width = len(points) + 1
         keys = right_code[order] * width + np.searchsorted(points, right[order])

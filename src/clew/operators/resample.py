@@ -91,7 +91,7 @@ class ResampleKernel(Kernel):
         target = shifted(asking.on, self.band.high)
         stamp = np.maximum(asking.rows.stamp, asking.until)
         due = np.flatnonzero(asking.until != NEVER)
-        due = due[sort_by(stamp[due], target[due], due)]  # type: ignore[arg-type]
+        due = due[sort_by(stamp[due], target[due], due)]
         windows = self._windows(asking, used, due, (order, lo[due], hi[due]), in_order=sort_by(of_used))
         emitted = asking.rows.take(due)
         columns, refused = self._aggregates(used, windows, emitted)

@@ -80,7 +80,7 @@ def bsort(values: Axis, slack: int) -> tuple[Ints, Ints]:
     """The rows a b-sort emits while `values` arrive, and those left in its buffer, smallest first.
 
     >>> [part.tolist() for part in bsort(np.array([3, 1, 2, 0]), 1)]
-    [[1, 2], [3, 0]]
+    [[1, 2, 3], [0]]
     """
     order = np.argsort(values, kind="stable")
     emitted = max(0, len(values) - slack)
