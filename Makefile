@@ -34,7 +34,7 @@ lint: $(STAMP)  ## check style, types and layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: $(STAMP)  ## put the code into shape
 	@$(BIN)/ruff check --fix .
