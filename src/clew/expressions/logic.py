@@ -39,8 +39,8 @@ def null_safe_equal(a: Vector, b: Vector, kind: pa.DataType) -> Vector:
 
 def is_in(a: Vector, items: Sequence[Any], has_null: bool, kind: pa.DataType) -> Vector:
     """IN over constants (Python values that are not null)."""
-    if isinstance(a.data, pa.Array):
-        hit = pc.is_in(a.data, value_set=pa.array(items, kind)).to_numpy(zero_copy_only=False)
+    if pa.types.is_string(kind):
+        hit = _bools(pc.is_in(a.data, value_set=pa.array(items, kind)))
     elif len(items) > 8 and not is_float(kind):
         hit = np.isin(a.data, np.array(items, a.data.dtype))
     else:

@@ -166,13 +166,14 @@ def _refuse_non_deterministic(
             raise refuse(f"{call.name}()", NON_DETERMINISTIC[call.name])
         if call.name == "unix_timestamp" and not call.inner:
             raise refuse("unix_timestamp()", NON_DETERMINISTIC["now"])
+    as_columns = {name.lower() for name in columns_of(tree)} & declared.keys()
     for i, token in enumerate(tokens):
         name = token.text.lower()
-        if name not in WITHOUT_PARENTHESES or name in declared or token.token_type.name in ("STRING", "IDENTIFIER"):
+        if name not in WITHOUT_PARENTHESES or name in as_columns or token.token_type.name in ("STRING", "IDENTIFIER"):
             continue
         after = tokens[i + 1].token_type.name if i + 1 < len(tokens) else ""
         if after not in ("L_PAREN", "DOT") and not (i and tokens[i - 1].token_type.name == "DOT"):
-            raise refuse(name, NON_DETERMINISTIC[name])
+            raise refuse(name, f"for the column write `{name}`" if name in declared else NON_DETERMINISTIC[name])
     for cast in tree.find_all(exp.Cast):
         if (
             isinstance(cast.this, exp.Literal)
