@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ CALLS = (
 )  # fmt: skip
 BOUNDED = tuple(c for c in CALLS if c.function != "collect")
 PLAIN = tuple(c for c in BOUNDED if not c.distinct)
-EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "12"))
 GROUPS = {
     pa.string(): st.sampled_from([None, "", "a", "b"]),
     pa.float64(): st.sampled_from([None, math.nan, 0.0, 1.5]),
@@ -143,3 +144,18 @@ def test_window_equals_its_reference_on_longer_streams(kind: str, disorder: int)
     }  # fmt: skip
     for window in windows[kind]:
         check(window, ("g",), CALLS, rows_of(table, stamp.tolist()), steps, [20, 21, 90, 150])
+
+
+@settings(max_examples=EXAMPLES)
+@given(data=st.data(), stream=streams(), cuts=cuts)
+def test_a_clock_window_halves_calls_with_many_rows_behind_and_gives_the_same(
+    data: st.DataObject, stream: tuple[Rows, Steps], cuts: list[int]
+) -> None:
+    with patch("clew.operators.windows.clock.MOST_LISTED", 0):
+        check(data.draw(clocks), ("g",), CALLS, *stream, cuts)
+
+
+def test_rows_kept_from_a_call_before_stand_in_windows_below_zero_beside_a_row_that_came_late() -> None:
+    rows = rows_of(pa.table({"t": [-19, -12, -19, -1], "g": [1] * 4, "x": [0.5] * 4, "m": range(4)}), [1, 2, 3, 4])
+    steps = Steps.running(None, rows.stamp, np.array([-19, -15, -15, -1]))
+    check(ValueWindow(10, 5, "t"), ("g",), CALLS, rows, steps, [1, 2])

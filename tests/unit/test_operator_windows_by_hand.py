@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.unit.kernels import progress_of, rows_of, run_cut
 
-from clew.errors import BoxFailed, WindowError
+from clew.errors import BoxFailed, TypeProblem, WindowError
 from clew.expressions.aggregates import AggregateCall, UserFunction
 from clew.model.axis import INFINITE
 from clew.model.rows import Rows
@@ -72,6 +72,24 @@ def test_windows_of_one_step_come_by_group_nulls_first_nan_last() -> None:
 def test_groups_of_several_columns() -> None:
     rows = ints([1, 2, 3, 4], a=pa.array(["x", "x", None, "x"]), b=pa.array([1, 2, 1, 1]))
     assert ran(CountWindow(2, 2), rows, by=("a", "b")).stamped() == [(4, "x", 1, [1, 4])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.bool_(), [True, None, False]),
+        (pa.binary(), [b"\xff\xfe", None, b""]),
+        (pa.date32(), [dt.date(2020, 1, 1), None, dt.date(1900, 1, 1)]),
+        (pa.decimal128(10, 2), [Decimal("1.10"), None, Decimal("-2")]),
+        (pa.float32(), [math.nan, -0.0, 1.5]),
+    ],
+)
+def test_groups_of_every_type_stay_apart_over_calls_and_partitions(kind: pa.DataType, values: list[Any]) -> None:
+    rows = ints(list(range(12)), g=pa.array(values * 4, kind))
+    kernel = window_kernel(CountWindow(4, 4), ("g",), (COUNT,), rows.table.schema)
+    whole = run_cut(kernel, [rows], [Steps.none()])
+    assert [row[0::2] for row in whole.stamped()] == [(10, 4), (11, 4), (12, 4)]
+    assert run_cut(kernel, [rows], [Steps.none()], [1, 5, 6], 3).told() == whole.told()
 
 
 # --- value windows on the clock ---
@@ -249,6 +267,7 @@ def test_a_user_function_that_fails_rejects_its_row_only() -> None:
         (ValueWindow(3, -1, "t", "tuple"), "a window of slide=-1: it must be above 0"),
         (Latch(0), "a window every=0 rows: it must be a whole number of at least 1"),
         (Landmark(0, 0, "t"), "a window of every=0: it must be above 0"),
+        (Landmark("noon", 2, "t"), "a landmark at 'noon': not a value of type BIGINT"),
         (Landmark(-1, 2), "a landmark at row -1: it must be a whole number of at least 0"),
     ],
 )
@@ -256,3 +275,9 @@ def test_windows_without_size_or_slide_are_refused(window: WindowKind, text: str
     with pytest.raises(WindowError) as caught:
         window_kernel(window, (), (COUNT,), pa.schema([("t", pa.int64())]))
     assert str(caught.value) == text
+
+
+def test_a_window_on_a_column_without_arithmetic_is_refused() -> None:
+    with pytest.raises(TypeProblem) as caught:
+        window_kernel(Latch(1, "t"), (), (COUNT,), pa.schema([("t", pa.string())]))
+    assert str(caught.value) == "a window cannot run on a column of type STRING"

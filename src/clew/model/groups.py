@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
@@ -84,14 +83,19 @@ def _dense(codes: Ints) -> tuple[Ints, Ints, Ints]:
 
 def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:
     """A 64-bit hash of each row's group, the same in every process and epoch."""
+    from pandas.util import hash_array  # a network is checked without waiting for pandas
+
     total = np.zeros(len(table), np.int64)
     for i, name in enumerate(by):
         column = normal(table.column(name)).dictionary_encode()
-        words = pd.util.hash_array(
-            np.array(column.dictionary.cast(pa.string()).to_pylist(), dtype=object), categorize=False
-        )
+        distinct = column.dictionary
+        if pa.types.is_binary(distinct.type):  # need not be UTF-8
+            text = [value.hex() for value in distinct.to_pylist()]
+        else:
+            text = distinct.cast(pa.string()).to_pylist()
+        words = hash_array(np.array(text, dtype=object), categorize=False)
         hashes = np.append(words.astype(np.int64), np.int64(7))  # the last one stands for null
-        total = mix(total ^ hashes[np.asarray(column.indices.fill_null(len(words)))], i)
+        total = mix(total ^ hashes[np.asarray(column.indices.fill_null(len(text)))], i)
     return total
 
 

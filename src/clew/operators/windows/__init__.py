@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from clew.expressions.aggregates import AggregateCall
-from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
+from clew.network.boxes import CountWindow, Landmark, Latch, WindowKind
 from clew.operators.base import Kernel
 from clew.operators.windows.anchored import AnchoredKernel
 from clew.operators.windows.clock import ClockKernel
@@ -29,4 +29,4 @@ def window_kernel(
     return ClockKernel(window, by, calls, schema)
 
 
-__all__ = ["CountWindow", "Landmark", "Latch", "ValueWindow", "window_kernel"]
+__all__ = ["window_kernel"]

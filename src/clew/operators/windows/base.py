@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -131,11 +132,18 @@ class WindowKernel(Kernel):
         self.args = _arguments(calls, schema)
 
     def empty(self) -> State:
+        return {name: schema.empty_table() for name, schema in self._schemas.items()}
+
+    @cached_property
+    def _schemas(self) -> Mapping[str, pa.Schema]:
         by = [self.input.field(name) for name in self.by]
         whole = [pa.field(name, pa.int64()) for name in (HASH, KEPT)]
-        groups = pa.schema([*by, *whole, *(pa.field(*c) for c in self.group_columns)])
-        rows = pa.schema([*self._kept_fields(), *(pa.field(*c) for c in self.row_columns)])
-        return {GROUPS: groups.empty_table(), ROWS: rows.empty_table()}
+        kept = [self.input.field(n) for n in (*self.args, *(n for n in self.by if n not in self.args))]
+        hidden = [pa.field(name, pa.int64()) for name in HIDDEN]
+        return {
+            GROUPS: pa.schema([*by, *whole, *(pa.field(*c) for c in self.group_columns)]),
+            ROWS: pa.schema([*kept, *hidden, *(pa.field(*c) for c in self.row_columns)]),
+        }
 
     # --- rows in, group after group ---
 
@@ -191,25 +199,18 @@ class WindowKernel(Kernel):
         """
         index = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         kept = np.diff(np.searchsorted(index, block.bounds))
-        table = block.table.select(self.args).take(pa.array(index))
-        for name in self.by:
-            if name not in self.args:
-                values = block.groups.table.column(name).combine_chunks()
-                table = table.append_column(
-                    self.input.field(name), values.take(pa.array(np.repeat(np.arange(len(kept)), kept)))
-                )
-        hidden = {STAMP: block.stamp, POS: block.pos, IDENT: block.ident, **block.extra}
-        names = (*HIDDEN, *(n for n, _ in self.row_columns))
-        arrays = {n: pa.array(hidden[n][index]) for n in names}
-        table = pa.table([*table.columns, *arrays.values()], names=[*table.column_names, *names])
-        by = block.groups.table
+        by = [block.groups.table.column(name).combine_chunks() for name in self.by]
         numbers = {HASH: pa.array(block.groups.hash), KEPT: pa.array(kept), **(columns or {})}
-        state = pa.table([*by.columns, *numbers.values()], names=[*by.column_names, *numbers])
-        return {GROUPS: state if groups is None else state.filter(pa.array(groups)), ROWS: table}
+        state = pa.table([*by, *numbers.values()], schema=self._schemas[GROUPS])
 
-    def _kept_fields(self) -> list[pa.Field]:
-        names = [*self.args, *(n for n in self.by if n not in self.args)]
-        return [*(self.input.field(n) for n in names), *(pa.field(n, pa.int64()) for n in HIDDEN)]
+        group = pa.array(np.repeat(np.arange(len(kept)), kept))
+        found = {n: v.take(group) for n, v in zip(self.by, by, strict=True) if n not in self.args}
+        if self.args:
+            found |= dict(zip(self.args, block.table.select(self.args).take(pa.array(index)).columns, strict=True))
+        hidden = {STAMP: block.stamp, POS: block.pos, IDENT: block.ident, **block.extra}
+        found |= {n: pa.array(values[index]) for n, values in hidden.items()}
+        table = pa.table([found[n] for n in self._schemas[ROWS].names], schema=self._schemas[ROWS])
+        return {GROUPS: state if groups is None else state.filter(pa.array(groups)), ROWS: table}
 
     def aggregated(self, table: pa.Table, lo: Ints, hi: Ints) -> list[Aggregated]:
         """Each call over the windows `lo` to `hi` of a table in group order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,30 @@ from clew.operators.windows.grid import Grid
 from clew.operators.windows.spans import extent, positive_span
 
 MOST_WINDOWS = 100_000_000  # in one call; beyond, the slide is a mistake
+MOST_LISTED = 16_000_000  # rows of windows that are not ranges; beyond, a call is halved
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Rows of a call up to a stamp, where they stand, the first window each can enter, and progress before them."""
+
+    rows: Rows
+    on: Axis
+    opened: Ints
+    start: Number | None
+    limit: int
+
+    def halves(self, steps: Steps, lowest: Number) -> tuple[_Part, _Part]:
+        """Two parts, cut between two stamps. Assumes: the rows have at least two."""
+        stamp = self.rows.stamp
+        middle = int(np.searchsorted(stamp, stamp[len(stamp) // 2]))
+        middle = middle or int(np.searchsorted(stamp, stamp[0], side="right"))
+        at = int(stamp[middle])
+        between = steps.before(stamp[middle : middle + 1], lowest)[0].item()
+        return (
+            _Part(self.rows.slice(0, middle), self.on[:middle], self.opened[:middle], self.start, at),
+            _Part(self.rows.slice(middle), self.on[middle:], self.opened[middle:], between, self.limit),
+        )
 
 
 class ClockKernel(WindowKernel):
@@ -64,55 +89,43 @@ class ClockKernel(WindowKernel):
         behind = inside & (first <= last) & (self.ends.edge(last) <= before)
         late.add(behind, f"every window that holds its '{self.column}' has closed")
         taken = inside & (first <= last) & ~behind
-        partly = np.flatnonzero(taken & (self.ends.edge(first) <= before))
-        parts = []
-        for start, stop, floor, limit in self._runs(rows.stamp, before, partly, steps):
-            index = start + np.flatnonzero(taken[start:stop])
-            some = rows.slice(start, stop).filter(taken[start:stop])
-            part = self._run(state, some, on[index], floor, limit, steps)
-            parts.append(part)
-            state = part.state
-        return join_emissions(parts, late.refused())
+        opened = np.maximum(first, self.ends.index(before) + 1)  # what has closed before is not entered
+        part = _Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
+        return join_emissions(list(self._run(state, part, steps)), late.refused())
 
-    def _runs(
-        self, stamp: Ints, before: Axis, partly: Ints, steps: Steps
-    ) -> Iterator[tuple[int, int, int | None, int]]:
-        """Cut a call so that within each run no row arrives for a window that has closed since the run began.
-
-        Yields rows `start` to `stop`, the first window that is open, and the stamp at which the run ends.
-        """
-        floor = self._floor(steps.start)
-        start = 0
-        # Assumes: progress only grows, so that the first row behind a closed window speaks for the rest
-        opens, where = np.unique(self.ends.index(before[partly]) + 1, return_index=True)
-        for open_now, row in zip(opens.tolist(), partly[where].tolist(), strict=True):
-            if floor is None or open_now > floor:
-                stop = int(np.searchsorted(stamp, stamp[row]))
-                yield start, stop, floor, int(stamp[row])
-                start, floor = stop, open_now
-        yield start, len(stamp), floor, NEVER
-
-    def _floor(self, progress: Number | None) -> int | None:
-        index = self.ends.index_of(progress)
-        return None if index is None else index + 1
-
-    def _run(self, state: State, rows: Rows, on: Axis, floor: int | None, limit: int, steps: Steps) -> Emission:
-        block = self._by_value(self.layout(state, rows, {ON: on}))
+    def _run(self, state: State, part: _Part, steps: Steps) -> Iterator[Emission]:
+        block = self._by_value(self.layout(state, part.rows, {ON: part.on}))
         on = block.extra[ON]
+        floor = self.ends.index_of(part.start)
         first, last = self.ends.index(on) + 1, self.starts.index(on)
         if floor is not None:
-            first = np.maximum(first, floor)
+            first = np.maximum(first, floor + 1)
         group, number, lo, hi = self._windows(block, first, last)
         stamp = steps.reaches(self.ends.edge(number))
-        done = (stamp >= 0) & (stamp < limit)
+        done = (stamp >= 0) & (stamp < part.limit)
         group, number, lo, hi, stamp = (a[done] for a in (group, number, lo, hi, stamp))
+
+        opened = np.append(part.opened, -NEVER)[block.source]  # kept rows stand in all that are open
+        missing = np.append(0, np.cumsum((block.source >= 0) & (opened > first)))
+        holed = missing[hi] > missing[lo]  # windows in whose range there may be a row that came after they had closed
+        if int((hi - lo)[holed].sum()) > MOST_LISTED and part.rows.stamp[0] < part.rows.stamp[-1]:
+            for half in part.halves(steps, -np.inf if self.floats else -NEVER):
+                for emission in self._run(state, half, steps):
+                    yield emission
+                    state = emission.state
+            return
+        index, lo, hi = _without(lo, hi, number, opened, holed, len(on))
+        some = hi > lo
+        group, number, lo, hi, stamp = (a[some] for a in (group, number, lo, hi, stamp))
+
         begin, end = self.starts.edge(number), self.ends.edge(number)
         tag = begin.view(np.int64)
         named = mix_pair(block.groups.hash[group], tag)
-        closed = Closed(group, stamp, named, Origin(*block.places(*extent(block, lo, hi)), tag), end)
-        open_ = steps.reaches(self.ends.edge(last)) >= limit
+        closed = Closed(group, stamp, named, Origin(*block.places(*extent(block, lo, hi, index)), tag), end)
+        open_ = steps.reaches(self.ends.edge(last)) >= part.limit
         after = self.keep(block, open_, per_group(open_, block.bounds) > 0)
-        return self.emission(block.groups, closed, self.aggregated(block.table, lo, hi), after)
+        table = block.table if index is None else block.table.take(pa.array(index))
+        yield self.emission(block.groups, closed, self.aggregated(table, lo, hi), after)
 
     def _by_value(self, block: Block) -> Block:
         """The block with each group's rows by (on, place)."""
@@ -143,6 +156,23 @@ class ClockKernel(WindowKernel):
         ended = np.where(edge[1:], last, np.minimum(last, below))
         hi = np.repeat(np.arange(1, len(last) + 1), np.maximum(ended - first + 1, 0))
         return block.group()[lo], number, lo, hi
+
+
+def _without(lo: Ints, hi: Ints, number: Ints, opened: Ints, holed: Bools, rows: int) -> tuple[Ints | None, Ints, Ints]:
+    """Ranges of windows, with the rows left out that stand only in later ones (`opened` above the number).
+
+    Those of windows marked as `holed` become lists behind all rows: the ranges are then ranges of the index.
+    """
+    if not holed.any():
+        return None, lo, hi
+    where = np.flatnonzero(holed)
+    row, owner = spread(lo[where], (hi - lo)[where])
+    enters = opened[row] <= number[where][owner]
+    row, sizes = row[enters], np.bincount(owner[enters], minlength=len(where))
+    lo, hi = lo.copy(), hi.copy()
+    hi[where] = rows + np.cumsum(sizes)
+    lo[where] = hi[where] - sizes
+    return np.concatenate([np.arange(rows), row]), lo, hi
 
 
 def _edges(block: Block) -> Bools:

@@ -14,6 +14,7 @@ from clew.model.axis import Axis, Number, axis_end, is_float_axis, value_on_axis
 from clew.model.groups import group_codes, sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
+from clew.model.types import type_name
 from clew.network.boxes import Landmark, Latch
 from clew.operators.aggregation import Aggregated, aggregate, final, is_bounded, partial
 from clew.operators.base import Emission, Origin, State
@@ -75,8 +76,8 @@ class PrefixKernel(WindowKernel):
         else:
             kind = schema.field(window.on).type
             self.floats, self.end = is_float_axis(kind), axis_end(kind)
-            origin: Number = value_on_axis(start, kind) if self.landmark else 0
-            self.grid = Grid(positive_span(window.every, kind, "every"), origin, self.floats)
+            every_ = positive_span(window.every, kind, "every")
+            self.grid = Grid(every_, _start_of(start, kind) if self.landmark else 0, self.floats)
         super().__init__(by, calls, schema, window.on)
         self.bounded = tuple(c for c in calls if is_bounded(c))
         self.unbounded = tuple(c for c in calls if not is_bounded(c))
@@ -252,6 +253,13 @@ class PrefixKernel(WindowKernel):
             values = block.table.select(list(call.args)).take(pa.array(rows)).append_column(ON, pa.array(group[rows]))
             needed.append(group_codes(values, values.column_names)[1])
         return rows[np.unique(np.concatenate(needed))]
+
+
+def _start_of(start: object, kind: pa.DataType) -> Number:
+    try:
+        return value_on_axis(start, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        raise WindowError(f"a landmark at {start!r}: not a value of type {type_name(kind).upper()}") from error
 
 
 def _in_order(block: Block) -> Block:
