@@ -123,6 +123,12 @@ def test_what_spark_does_not_evaluate_does_not_fail(sql: str) -> None:
     assert compiled(sql).evaluate(TABLE).failed is None
 
 
+def test_a_timestamp_literal_needs_the_zone() -> None:
+    sql = "ts < timestamp'1970-01-01 00:00:00'"
+    assert compile_expression(sql, TABLE.schema, zone="Europe/Paris") is None
+    assert compile_expression(sql, TABLE.schema, zone="UTC") is not None
+
+
 def test_null_and_a_failure_fails() -> None:
     table = pa.table({"b": pa.array([None, False], pa.bool_()), "i": pa.array([0, 0], pa.int32())})
     made = compile_expression("b and 1 / i > 0", table.schema)

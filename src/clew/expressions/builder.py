@@ -1,13 +1,9 @@
-"""From a parsed expression to a tree of typed nodes, with Spark's coercions and constant folding."""
+"""From a parsed expression to a tree of typed nodes, one rule per kind of expression."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from fractions import Fraction
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,53 +11,29 @@ from sqlglot import exp
 
 from clew.expressions import arithmetic, logic
 from clew.expressions.arithmetic import is_float, is_int
-from clew.expressions.literals import date_literal, timestamp_literal
+from clew.expressions.nodes import (
+    BIGINT,
+    BOOL,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTS,
+    STRING,
+    VOID,
+    Node,
+    UnsupportedError,
+    common_type,
+    constant,
+    converted,
+    mapped,
+    moment,
+    null_of,
+    number,
+    to_type,
+)
 from clew.expressions.vectors import DTYPES, Batch, Vector, dtype_of
 from clew.model.types import TIMESTAMP, TIMESTAMP_NTZ
 
-BOOL, INT, BIGINT, FLOAT, DOUBLE = pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64()
-STRING, VOID = pa.string(), pa.null()
-
-
-class UnsupportedError(Exception):
-    """The expression is outside the subset."""
-
-
-@dataclass(frozen=True, eq=False)
-class Node:
-    """A typed part of an expression: `run` evaluates it, `value` is its vector if it is constant."""
-
-    type: pa.DataType
-    run: Callable[[Batch], Vector]
-    value: Vector | None = None
-    decimal: Decimal | None = None  # a literal such as 1.5, whose type its neighbour decides
-    rounded: bool = False  # a whole number cast to FLOAT; Spark skips that when it is cast on to DOUBLE
-    chain: tuple[type[exp.Expr], int, bool] | None = None  # whole numbers: operator, operands, whether one is constant
-
-    @property
-    def is_null(self) -> bool:
-        """Whether it is the constant null."""
-        return self.value is not None and self.value.valid is not None
-
-    def is_constant(self, truth: bool) -> bool:
-        return self.value is not None and self.value.valid is None and bool(self.value.data) is truth
-
-
-def constant(kind: pa.DataType, data: Any, *, null: bool = False) -> Node:
-    vector = Vector(data, np.False_ if null else None)
-    return Node(kind, lambda _: vector, vector)
-
-
-def null_of(kind: pa.DataType) -> Node:
-    if kind == STRING:
-        return constant(kind, pa.scalar(None, STRING), null=True)
-    dtype = dtype_of(kind)
-    if dtype is None and kind != VOID:
-        raise UnsupportedError
-    return constant(kind, np.zeros((), dtype or np.bool_)[()], null=True)
-
-
-_INTS = (pa.int8(), pa.int16(), INT, BIGINT)
 _CASTS = {
     "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": BIGINT,
     "FLOAT": FLOAT, "DOUBLE": DOUBLE, "TEXT": STRING, "DATE": pa.date32(), "TIMESTAMPTZ": TIMESTAMP,
@@ -90,8 +62,9 @@ _PREDICATES = (*_COMPARISONS, exp.Between, exp.In, exp.Is, exp.Like, exp.Not, ex
 class Builder:
     """Builds the nodes of expressions over one schema; raises `UnsupportedError` outside the subset."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, zone: str = "UTC") -> None:
         self.fields = {f.name.lower(): f for f in schema}
+        self.zone = zone
 
     def build(self, tree: exp.Expr) -> Node:
         kind = type(tree)
@@ -125,7 +98,7 @@ class Builder:
         return Node(field.type, lambda batch: batch.column(field.name, field.type))
 
     def _literal(self, tree: exp.Expr) -> Node:
-        return constant(STRING, pa.scalar(tree.name)) if tree.is_string else _number(tree.name)
+        return constant(STRING, pa.scalar(tree.name)) if tree.is_string else number(tree.name)
 
     def _boolean(self, tree: exp.Expr) -> Node:
         return constant(BOOL, np.bool_(tree.this))
@@ -136,7 +109,7 @@ class Builder:
     def _negation(self, tree: exp.Expr) -> Node:
         inner = tree.this
         if isinstance(inner, exp.Literal) and not inner.is_string:
-            return _number("-" + inner.name)
+            return number("-" + inner.name)
         if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and inner.to.this.name in _CASTS:
             kind = _CASTS[inner.to.this.name]
             # -128Y is a literal, -cast(128 as tinyint) fails, and sqlglot gives both one form
@@ -308,7 +281,9 @@ class Builder:
         if kind is None or target.expressions or tree.args.get("safe") or tree.args.get("format"):
             raise UnsupportedError
         if isinstance(tree.this, exp.Literal) and tree.this.is_string:
-            return _moment(tree.this.name, kind)
+            if kind == TIMESTAMP and self.zone != "UTC":
+                raise UnsupportedError
+            return moment(tree.this.name, kind)
         node = self.build(tree.this)
         if node.decimal is not None:
             return to_type(node, kind)
@@ -316,7 +291,7 @@ class Builder:
             return node
         if node.type == VOID:
             return null_of(kind)
-        if node.type not in (BOOL, *_INTS, FLOAT, DOUBLE) or kind not in (BOOL, *_INTS, FLOAT, DOUBLE):
+        if node.type not in (BOOL, *INTS, FLOAT, DOUBLE) or kind not in (BOOL, *INTS, FLOAT, DOUBLE):
             raise UnsupportedError
         return converted(node, kind)
 
@@ -354,26 +329,6 @@ _RULES: dict[type[exp.Expr], Callable[[Builder, exp.Expr], Node]] = {
     exp.TryCast: Builder._cast,
     exp.Anonymous: Builder._anonymous,
 }
-
-
-def mapped(kind: pa.DataType, function: Callable[..., Vector], *nodes: Node) -> Node:
-    """A node that applies a function to the values of others; folded if all are constant."""
-    if all(n.value is not None for n in nodes):
-        if any(n.type == STRING for n in nodes):
-            raise UnsupportedError
-        vector = function(*(n.value for n in nodes))
-        if vector.codes is not None and vector.codes.any():
-            raise UnsupportedError  # Spark may fail while it plans
-        null = vector.valid is not None and not vector.valid
-        return null_of(kind) if null else constant(kind, np.asarray(vector.data)[()])
-    runs = [n.run for n in nodes]
-    if len(runs) == 1:
-        only = runs[0]
-        return Node(kind, lambda batch: function(only(batch)))
-    if len(runs) == 2:
-        first, second = runs
-        return Node(kind, lambda batch: function(first(batch), second(batch)))
-    return Node(kind, lambda batch: function(*(run(batch) for run in runs)))
 
 
 def negated(node: Node) -> Node:
@@ -415,91 +370,3 @@ def chosen(branches: Sequence[tuple[Node, Node]], default: Node) -> Node:
         return logic.choose([(c.run(batch), v.run(batch)) for c, v in live], default.run(batch))
 
     return Node(kind, run)
-
-
-def common_type(nodes: Sequence[Node]) -> pa.DataType:
-    """The type Spark's ANSI rules bring the operands to."""
-    kinds = {n.type for n in nodes if n.type != VOID and n.decimal is None}
-    decimals = any(n.decimal is not None for n in nodes)
-    if not decimals and len(kinds) <= 1:
-        return next(iter(kinds), VOID)
-    if not kinds or not all(is_int(k) or is_float(k) for k in kinds) or (decimals and not any(map(is_float, kinds))):
-        raise UnsupportedError
-    if any(map(is_float, kinds)):
-        return DOUBLE  # a FLOAT beside any other number widens to DOUBLE
-    return max(kinds, key=_INTS.index)
-
-
-def to_type(node: Node, kind: pa.DataType, *, compare: bool = False) -> Node:
-    """The node coerced; `compare`: whole numbers of any width will do, they are compared as they are."""
-    if node.decimal is not None:
-        if not is_float(kind):
-            raise UnsupportedError
-        positive_zero = 0.0  # a DECIMAL has no negative zero
-        exact = np.float64(float(node.decimal) + positive_zero)
-        return constant(kind, exact if kind == DOUBLE else _nearest_float(node.decimal) + np.float32(positive_zero))
-    if node.type == kind:
-        return node
-    if node.is_null:
-        return null_of(kind)
-    source = node.type
-    if not (is_int(source) or is_float(source)) or not (is_int(kind) or is_float(kind)):
-        raise UnsupportedError
-    if compare and is_int(source) and is_int(kind):
-        return node
-    return converted(node, kind)
-
-
-def converted(node: Node, kind: pa.DataType) -> Node:
-    """The node cast among BOOLEAN and the numeric types."""
-    source = node.type
-    if node.rounded and kind == DOUBLE:
-        raise UnsupportedError
-    made = mapped(kind, lambda a: arithmetic.cast(a, source, kind), node)
-    return replace(made, rounded=kind == FLOAT and source in (INT, BIGINT))
-
-
-_DIGITS = re.compile(r"-?\d+")
-_EXPONENT = re.compile(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
-_POINT = re.compile(r"-?(\d+\.\d*|\.\d+)")
-
-
-def _number(text: str) -> Node:
-    """A number as Spark's grammar reads it: INT, BIGINT, DOUBLE with an exponent, else DECIMAL."""
-    if _DIGITS.fullmatch(text):
-        value = int(text)
-        for kind in (INT, BIGINT):
-            info = np.iinfo(DTYPES[kind])
-            if info.min <= value <= info.max:
-                return constant(kind, DTYPES[kind].type(value))
-    elif _EXPONENT.fullmatch(text):
-        if np.isfinite(float(text)):
-            return constant(DOUBLE, np.float64(text))
-    elif _POINT.fullmatch(text) and sum(c.isdigit() for c in text) <= 38:
-        vector = Vector(None)
-        return Node(pa.decimal128(38, 18), lambda _: vector, vector, Decimal(text))
-    raise UnsupportedError
-
-
-def _nearest_float(value: Decimal) -> np.float32:
-    """The FLOAT closest to a decimal, rounded once."""
-    guess = np.float32(float(value))
-    near = [np.nextafter(guess, np.float32(-np.inf)), guess, np.nextafter(guess, np.float32(np.inf))]
-    finite = [n for n in near if np.isfinite(n)]
-    distances = [abs(Fraction(float(n)) - Fraction(value)) for n in finite]
-    if distances.count(min(distances)) > 1 or not np.isfinite(guess):
-        raise UnsupportedError
-    return np.float32(finite[distances.index(min(distances))])
-
-
-def _moment(text: str, kind: pa.DataType) -> Node:
-    """A DATE or TIMESTAMP literal in its full form."""
-    if kind == pa.date32():
-        value = date_literal(text)
-    elif kind in (TIMESTAMP, TIMESTAMP_NTZ):
-        value = timestamp_literal(text)
-    else:
-        raise UnsupportedError
-    if value is None:
-        raise UnsupportedError
-    return constant(kind, DTYPES.get(kind, np.dtype(np.int64)).type(value))

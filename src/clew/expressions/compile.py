@@ -1,7 +1,7 @@
 """Spark SQL expressions over Arrow tables: a subset, with Spark's types and bits, or nothing.
 
 What is meant is the value of the expression tree as Spark evaluates it row by row (ANSI on, case
-sensitivity off, time zone UTC): an operand is evaluated only where Spark evaluates it. Spark's plans may
+sensitivity off): an operand is evaluated only where Spark evaluates it. Spark's plans may
 hoist a common part out of a branch or move the conditions of a filter; then Spark itself can fail on a
 row for which the tree has a value, or the other way round.
 """
@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from clew.errors import SyntaxProblem
-from clew.expressions.builder import Builder, Node, UnsupportedError
+from clew.expressions.builder import Builder
 from clew.expressions.monotone import is_monotone_in
+from clew.expressions.nodes import Node, UnsupportedError
 from clew.expressions.parse import parse_expression, tokens_of
 from clew.expressions.vectors import REASONS, Batch, Codes, Vector, both, spread, to_arrow
 from clew.model.rows import Bools
@@ -74,10 +75,11 @@ class Compiled:
         return spread(keep, len(table)), result
 
 
-def compile_expression(sql: str, schema: pa.Schema) -> Compiled | None:
+def compile_expression(sql: str, schema: pa.Schema, *, zone: str = "UTC") -> Compiled | None:
     """Compile an expression over the columns of a schema; None: not in the subset, leave it to Spark.
 
-    Fields may have qualified names ("left.price"), as in a join's residual condition.
+    Fields may have qualified names ("left.price"), as in a join's residual condition. `zone` is the
+    session's; under another than UTC a TIMESTAMP literal is left to Spark.
 
     >>> half = compile_expression("10 / x", pa.schema([("x", pa.int32())]))
     >>> result = half.evaluate(pa.table({"x": pa.array([4, 0, None], pa.int32())}))
@@ -89,7 +91,7 @@ def compile_expression(sql: str, schema: pa.Schema) -> Compiled | None:
         if not _is_plain(sql):
             return None
         with np.errstate(all="ignore"):
-            node = Builder(schema).build(tree)
+            node = Builder(schema, zone).build(tree)
     except (UnsupportedError, SyntaxProblem):
         return None
     if node.decimal is not None or pa.types.is_null(node.type):
