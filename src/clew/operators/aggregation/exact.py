@@ -97,8 +97,9 @@ def sum_doubles(values: Floats, lo: Ints, hi: Ints) -> Exact:
     """Exact sums of finite doubles over rows lo[i]:hi[i]."""
     width = 40 if longest(lo, hi) < 2**22 else 31
     top = top_exponent(values)
-    digits = [range_sums(part, lo, hi) for part in digits_of(values, top, width)]
-    return Exact(np.stack(digits[::-1]), width, top - width * len(digits))
+    sums = {k: range_sums(part, lo, hi) for k, part in digits_of(values, top, width)}
+    height = max(sums) + 1
+    return Exact(stacked({height - 1 - k: digit for k, digit in sums.items()}, height), width, top - width * height)
 
 
 def sum_integers(values: Ints, lo: Ints, hi: Ints) -> Exact:
@@ -129,18 +130,32 @@ def range_sums(values: Ints | NDArray[np.int32], lo: Ints, hi: Ints) -> Ints:
     return total
 
 
-def digits_of(values: Floats, top: int, width: int) -> Iterator[Ints]:
-    """Digits of finite doubles below 2**top, from the highest down; a digit has its number's sign."""
-    rest = values.copy()
-    exponent = top
+def digits_of(values: Floats, top: int, width: int) -> Iterator[tuple[int, Ints]]:
+    """Digits of finite doubles below 2**top: their places, 0 for the highest, and they; one is always given.
+
+    A digit has its number's sign. Places where all numbers have none are left out, so that one tiny
+    value among ordinary ones costs a few digits and not a hundred.
+    """
+    rest, place = values.copy(), 0
     while True:
-        exponent -= width
+        exponent = top - width * (place + 1)
         part = scale(rest, -exponent)
         np.trunc(part, out=part)
-        yield part.astype(np.int64)
+        yield place, part.astype(np.int64)
         rest -= scale(part, exponent)
         if not rest.any():
             return
+        place = max(place + 1, (top - top_exponent(rest)) // width)
+
+
+def stacked(digits: dict[int, Ints], height: int) -> Ints:
+    """Digits by place, lowest first, as one array, with zeros for those that are not there."""
+    some = next(iter(digits.values()))
+    out = np.zeros((height, len(some)), np.int64)
+    while digits:
+        place, digit = digits.popitem()
+        out[place] = digit
+    return out
 
 
 def top_exponent(values: Floats) -> int:

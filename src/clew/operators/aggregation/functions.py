@@ -98,9 +98,10 @@ def _median(call: AggregateCall, column: pa.Array, lo: Ints, hi: Ints) -> pa.Arr
         first, last = lo[some], hi[some]
         size = last - first
         even = np.flatnonzero(size % 2 == 0)
-        below = kth_smallest(codes, first, last, (size - 1) // 2)
-        above = below.copy()
-        above[even] = kth_smallest(codes, first[even], last[even], size[even] // 2)
+        every = np.concatenate([np.arange(len(size)), even])
+        found = kth_smallest(codes, first[every], last[every], np.concatenate([(size - 1) // 2, size[even] // 2]))
+        below, above = found[: len(size)], found[: len(size)].copy()
+        above[even] = found[len(size) :]
         with np.errstate(invalid="ignore"):
             middle = 0.5 * values[below] + 0.5 * values[above]
         out[some] = np.where(below == above, values[below], middle)

@@ -1,6 +1,7 @@
 """Variance from exact moments: n * sum(x*x) - sum(x)**2 as one whole number, rounded once.
 
-The variance is then that number over n * (n - 1) or n * n, one division of doubles.
+The variance is then that number over n * (n - 1) or n * n, one division of doubles. Whole numbers and
+decimals are taken as the nearest doubles first, as Spark casts them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from clew.operators.aggregation.exact import (
     range_sums,
     round_to_odd,
     scale_each,
+    stacked,
     top_exponent,
 )
 
@@ -28,16 +30,19 @@ def sum_squares(values: Floats, lo: Ints, hi: Ints) -> tuple[Exact, Exact]:
     The exponent of the second is twice that of the first, their width is one.
     """
     top, width = top_exponent(values), _square_width(values, longest(lo, hi))
-    parts = [part.astype(np.int32) for part in digits_of(values, top, width)][::-1]
-    exponent = top - width * len(parts)
-    total = np.stack([range_sums(part, lo, hi) for part in parts])
-    squares = np.empty((2 * len(parts) - 1, len(lo)), np.int64)
-    for k in range(len(squares)):
+    falling = {place: part.astype(np.int32) for place, part in digits_of(values, top, width)}
+    height = max(falling) + 1
+    parts = {height - 1 - place: part for place, part in falling.items()}
+    total = stacked({place: range_sums(part, lo, hi) for place, part in parts.items()}, height)
+    squares = np.zeros((2 * height - 1, len(lo)), np.int64)
+    for k in sorted({i + j for i in parts for j in parts}):
         products = np.zeros(len(values), np.int64)
-        for i in range(max(0, k - len(parts) + 1), k // 2 + 1):
-            pair = np.multiply(parts[i], parts[k - i], dtype=np.int64)
-            products += pair if i == k - i else 2 * pair
+        for i in parts:
+            if i <= k - i and k - i in parts:
+                pair = np.multiply(parts[i], parts[k - i], dtype=np.int64)
+                products += pair if i == k - i else 2 * pair
         squares[k] = range_sums(products, lo, hi)
+    exponent = top - width * height
     return Exact(total, width, exponent), Exact(squares, width, 2 * exponent)
 
 
@@ -62,10 +67,11 @@ def _determinant(total: Ints, squares: Ints, count: Ints, width: int) -> Ints:
     whole = _trimmed(carry(np.pad(squares, ((0, extra), (0, 0))), width))
     out = np.zeros((max(2 * len(sums) - 1, len(whole)), len(count)), np.int64)
     np.multiply(whole, count, out=out[: len(whole)])
-    for i, digit in enumerate(sums):
-        out[2 * i] -= digit * digit
-        double = 2 * digit
-        for j in range(i + 1, len(sums)):
+    used = [i for i, digit in enumerate(sums) if digit.any()]
+    for n, i in enumerate(used):
+        out[2 * i] -= sums[i] * sums[i]
+        double = 2 * sums[i]
+        for j in used[n + 1 :]:
             out[i + j] -= double * sums[j]
     return out
 

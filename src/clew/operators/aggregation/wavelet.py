@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clew.model.rows import Bools, Ints
+from clew.operators.aggregation.exact import blocks
 
 Small = NDArray[np.int32]
 
@@ -22,15 +23,18 @@ def kth_smallest(codes: Ints, lo: Ints, hi: Ints, k: Ints) -> Ints:
     >>> kth_smallest(np.array([3, 1, 2]), np.array([0, 1]), np.array([3, 3]), np.array([1, 1])).tolist()
     [2, 2]
     """
-    low, high, rank = lo, hi, k.copy()
+    low, high, rank = lo.astype(np.int64), hi.astype(np.int64), k.astype(np.int64)
     found = np.zeros(len(lo), np.int64)
     for bit, zeros in _levels(codes):
-        a, b = zeros.take(low), zeros.take(high)
-        inside = b - a
-        up = rank >= inside
-        rank -= np.where(up, inside, 0)
-        low, high = _down(low, a, up, zeros), _down(high, b, up, zeros)
-        found |= up.astype(np.int64) << bit
+        for cut in blocks(len(lo)):
+            a, b = zeros.take(low[cut]), zeros.take(high[cut])
+            inside = b - a
+            up = rank[cut] >= inside
+            inside *= up
+            rank[cut] -= inside
+            _down(low[cut], a, up, zeros)
+            _down(high[cut], b, up, zeros)
+            found[cut] |= up.astype(np.int64) << bit
     return found
 
 
@@ -40,24 +44,26 @@ def count_below(codes: Ints, lo: Ints, hi: Ints, bound: Ints) -> Ints:
     >>> count_below(np.array([3, 1, 2]), np.array([0]), np.array([3]), np.array([3])).tolist()
     [2]
     """
-    low, high = lo, hi
+    low, high = lo.astype(np.int64), hi.astype(np.int64)
     top = int(codes.max(initial=0))
     everything = bound > top
     bound = np.where(everything, 0, bound)
     total = np.zeros(len(lo), np.int64)
     for bit, zeros in _levels(codes):
-        a, b = zeros.take(low), zeros.take(high)
-        up = bound & (1 << bit) != 0
-        total += np.where(up, b - a, 0)
-        low, high = _down(low, a, up, zeros), _down(high, b, up, zeros)
+        for cut in blocks(len(lo)):
+            a, b = zeros.take(low[cut]), zeros.take(high[cut])
+            up = bound[cut] & (1 << bit) != 0
+            total[cut] += (b - a) * up
+            _down(low[cut], a, up, zeros)
+            _down(high[cut], b, up, zeros)
     return np.where(everything, hi - lo, total)
 
 
-def _down(at: Ints, before: Small, up: Bools, zeros: Small) -> Ints:
-    """Where a boundary lies on the next level: zeros go first, ones behind all zeros, both in order."""
-    ones = at - before
-    ones += zeros[-1]
-    return np.where(up, ones, before)
+def _down(at: Ints, before: Small, up: Bools, zeros: Small) -> None:
+    """Move boundaries to the next level, in place: zeros go first, ones behind all zeros, both in order."""
+    at -= before
+    at += zeros[-1]
+    np.copyto(at, before, where=~up)
 
 
 def _levels(codes: Ints) -> Iterator[tuple[int, Small]]:
