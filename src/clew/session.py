@@ -64,7 +64,7 @@ def open(
     make = not place.exists() or (place.is_dir() and not any(place.iterdir()))
     opener = Store.create if make else Store.open
     session = _Session(spark, time_zone)
-    plan = build_plan(network, SparkTyper(session))
+    plan = build_plan(network, SparkTyper(session), time_zone)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
     try:
         return Engine(plan, store, session, lane)

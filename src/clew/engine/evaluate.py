@@ -204,7 +204,7 @@ class _Run(Generic[Flow]):
         sql = dict(step.columns or ())[column]
         _, name = step.source_of(column)
         kind = step.input_schema.field(str(name)).type
-        made = compiled(sql, step.input_schema)
+        made = compiled(sql, step.input_schema, step.zone)
         end, new_end = axis_end(kind), axis_end(step.schema.field(column).type)
 
         def through(values: Axis) -> Axis:

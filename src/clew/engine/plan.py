@@ -55,9 +55,9 @@ class Typer(Protocol):
 
 
 @lru_cache(maxsize=4096)
-def compiled(sql: str, schema: pa.Schema) -> Compiled | None:
+def compiled(sql: str, schema: pa.Schema, zone: str) -> Compiled | None:
     """An expression for Arrow, compiled once a process; None if it is Spark's."""
-    return compile_expression(sql, schema)
+    return compile_expression(sql, schema, zone=zone)
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class Stateless(Step):
     """Rows filtered by a condition, or projected; a place stays a place."""
 
     input_schema: pa.Schema = field(compare=False)
+    zone: str
     condition: str | None = None
     columns: Columns | None = None
 
@@ -90,7 +91,7 @@ class Stateless(Step):
     @cached_property
     def on_arrow(self) -> bool:
         """Whether all its expressions run over Arrow in clew's own evaluator."""
-        return all(compiled(sql, self.input_schema) is not None for sql in self.expressions)
+        return all(compiled(sql, self.input_schema, self.zone) is not None for sql in self.expressions)
 
     def source_of(self, column: str) -> tuple[str, str | None]:
         """How this column's progress follows from the input's: ('same', c), ('monotone', c) or ('rows', None)."""
@@ -150,9 +151,9 @@ class Plan:
         return {n: s for n, s in self.steps.items() if isinstance(s, SourceStep)}
 
 
-def build_plan(network: Network, typer: Typer) -> Plan:
+def build_plan(network: Network, typer: Typer, zone: str = "UTC") -> Plan:
     """Type every box, make its kernel; errors name the box and the user's line."""
-    builder = _Builder(network, typer)
+    builder = _Builder(network, typer, zone)
     for box in network.boxes:
         builder.box(box)
     ends = builder.ends
@@ -175,8 +176,8 @@ def fingerprints(network: Network) -> dict[str, str]:
 
 
 class _Builder:
-    def __init__(self, network: Network, typer: Typer) -> None:
-        self.network, self.typer = network, typer
+    def __init__(self, network: Network, typer: Typer, zone: str) -> None:
+        self.network, self.typer, self.zone = network, typer, zone
         self.steps: dict[str, Step] = {}
         self.ends: dict[str, str] = {}
 
@@ -201,7 +202,7 @@ class _Builder:
         (kind,) = self._types((("condition", box.condition),), parent.schema, box)
         if not pa.types.is_boolean(kind):
             raise TypeProblem(f"filters by '{box.condition}', which is {type_name(kind).upper()}, not BOOLEAN")
-        self._end(Stateless(box.name, box.name, (parent.name,), parent.schema, parent.schema, box.condition))
+        self._end(Stateless(box.name, box.name, (parent.name,), parent.schema, parent.schema, self.zone, box.condition))
 
     def _map(self, box: Map) -> None:
         (parent,) = self._inputs(box)
@@ -247,13 +248,13 @@ class _Builder:
             (kind,) = self._types((("where", box.where),), kernel.schema, box)
             if not pa.types.is_boolean(kind):
                 raise TypeProblem(f"has a condition '{box.where}', which is {type_name(kind).upper()}, not BOOLEAN")
-            if compiled(box.where, kernel.schema) is None:
+            if compiled(box.where, kernel.schema, self.zone) is None:
                 raise NetworkError(
                     f"has a condition that cannot run inside a join: '{box.where}'",
                     hint="compute what it compares in a .map(...) before the join, and compare plain columns here",
                 )
             kernel = JoinKernel(
-                box.on, low, high, box.keys, Residual(box.where, kernel.schema), box.how, schemas, box.suffix
+                box.on, low, high, box.keys, Residual(box.where, kernel.schema, self.zone), box.how, schemas, box.suffix
             )
         self._end(KernelStep(box.name, box.name, (left.name, right.name), kernel.schema, kernel, merges=True))
 
@@ -298,10 +299,10 @@ class _Builder:
     def _projection(self, name: str, box: Box, parent: Step, columns: Columns) -> Stateless:
         types = self._types(columns, parent.schema, box)
         fields = [pa.field(out, kind) for (out, _), kind in zip(columns, types, strict=True)]
-        return Stateless(name, box.name, (parent.name,), pa.schema(fields), parent.schema, columns=columns)
+        return Stateless(name, box.name, (parent.name,), pa.schema(fields), parent.schema, self.zone, columns=columns)
 
     def _types(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
-        found = [compiled(sql, schema) for _, sql in columns]
+        found = [compiled(sql, schema, self.zone) for _, sql in columns]
         if all(f is not None for f in found):
             return [f.type for f in found if f is not None]
         return self.typer(columns, schema, box)
@@ -324,9 +325,10 @@ class Residual:
 
     sql: str
     schema: pa.Schema
+    zone: str
 
     def keep(self, table: pa.Table) -> tuple[Bools, Evaluated]:
-        found = compiled(self.sql, self.schema)
+        found = compiled(self.sql, self.schema, self.zone)
         assert found is not None
         return found.keep(table)
 

@@ -28,6 +28,8 @@ UTC_NAMES = frozenset({"utc", "etc/utc", "z", "gmt", "etc/gmt", "+00:00", "etc/u
 WORKING_CONF = {
     # with it on, a kernel does not run in the partitions that a filter has emptied, and windows stay open
     "spark.sql.adaptive.enabled": "false",
+    # else Spark may evaluate what a short-circuit guards: `x <> 0 and 10 / x > 1` would fail at 0
+    "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

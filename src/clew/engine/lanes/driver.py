@@ -60,7 +60,7 @@ class DriverLane:
 def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...]]:
     """A filter or projection over Arrow; rows on which it fails are refused with Spark's reason."""
     if step.condition is not None:
-        made = compiled(step.condition, step.input_schema)
+        made = compiled(step.condition, step.input_schema, step.zone)
         assert made is not None
         keep, seen = made.keep(rows.table)
         if seen.failed is None or not seen.failed.any():
@@ -72,7 +72,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
         if plain is not None:
             columns.append(plain)
             continue
-        made = compiled(sql, step.input_schema)
+        made = compiled(sql, step.input_schema, step.zone)
         assert made is not None, name
         seen = made.evaluate(rows.table)
         columns.append(seen.values)
