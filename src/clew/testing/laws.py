@@ -1,0 +1,338 @@
+"""The laws of the algebra as checks: call one with a network and what happens to it.
+
+    check_restart(network, [{"readings": rows}, {"readings": more}, FINISH], tmp_path)
+
+A law that does not hold raises `LawError`, which says where two runs differ.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+import clew.session
+from clew.archive.store import Store
+from clew.engine import stored
+from clew.engine.admission import source_steps
+from clew.engine.catalyst import Catalyst
+from clew.engine.evaluate import BoxStates, Lane, Named, Sources, evaluate
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.plan import Plan
+from clew.model.axis import axis_of
+from clew.model.rows import STAMP, Rows
+from clew.network.network import Network
+from clew.operators.base import Origin, Refused
+from clew.session import Engine, FarAheadWarning
+from clew.testing.reference import Admitted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Move a stream's time on, as `engine.advance`."""
+
+    stream: str
+    to: Any
+
+
+FINISH = "finish"
+Action = Mapping[str, Any] | Advance | str
+Contents = dict[str, list[tuple[str, ...]]]
+"""All that a store holds and that no cut, restart or lane may change, in a form that `==` compares."""
+
+
+class LawError(AssertionError):
+    """Two runs that should be the same are not."""
+
+
+# --- laws ---
+
+
+def check_split_invariance(
+    network: Network, actions: Sequence[Action], folder: Path, *, cuts: Iterable[Sequence[int]] | None = None
+) -> Contents:
+    """However the admitted sequence is cut into epochs: same contents, order, tids, origins, late and rejected.
+
+    `cuts` are stamps behind which an epoch ends; if not given: no cut, a cut behind every stamp, and some in between.
+    """
+    with _opened(network, folder) as engine:
+        for action in actions:
+            act(engine, action)
+        whole = contents(engine._store)
+        log = Log.of(engine)
+        plan = engine._plan
+    last = log.last
+    chosen = [(), range(last), range(0, last, 3), range(1, last, 7)] if cuts is None else cuts
+    for cut in chosen:
+        replay = replayed(plan, log, cut)
+        same(_derived(whole, plan), replay, f"cut behind {list(cut)[:20]}")
+    return whole
+
+
+def check_restart(
+    network: Network,
+    actions: Sequence[Action],
+    folder: Path,
+    *,
+    at: Iterable[int] | None = None,
+    damage: Callable[[Path], None] | None = None,
+) -> Contents:
+    """An engine closed and opened again between any two actions gives what one that never was gives.
+
+    `at`: before which actions it is; all if not given. `damage` is done to the closed store: what it deletes must be a
+    cache, as `without_cache` deletes it.
+    """
+    expected = run(network, actions, folder / "whole")
+    points = set(range(len(actions) + 1)) if at is None else set(at)
+    place = folder / "restarted"
+    engine = _opened(network, place)
+    try:
+        for number, action in enumerate([*actions, None]):
+            if number in points:
+                engine.close()
+                if damage is not None:
+                    damage(place)
+                engine = _opened(network, place)
+            if action is not None:
+                act(engine, action)
+        found = contents(engine._store)
+    finally:
+        engine.close()
+    same(expected, found, f"restarted before actions {sorted(points)}")
+    return found
+
+
+def check_arrival(network: Network, actions: Sequence[Action], folder: Path, *, seed: int = 0) -> Contents:
+    """The order of the rows within a batch does not matter."""
+    chance = random.Random(seed)
+    expected = run(network, actions, folder / "given")
+    mixed = [
+        {name: chance.sample(_listed(rows), len(_listed(rows))) for name, rows in action.items()}
+        if isinstance(action, Mapping)
+        else action
+        for action in actions
+    ]
+    found = run(network, mixed, folder / "mixed")
+    same(expected, found, f"rows mixed within their batches (seed {seed})")
+    return found
+
+
+def without_cache(store: Path) -> None:
+    """Delete what a closed store says it can do without."""
+    shutil.rmtree(store / "cache", ignore_errors=True)
+
+
+# --- runs ---
+
+
+def run(
+    network: Network,
+    actions: Sequence[Action],
+    folder: Path,
+    *,
+    lane: str = "driver",
+    spark: SparkSession | None = None,
+) -> Contents:
+    """What a fresh store holds after these actions."""
+    with _opened(network, folder, lane, spark) as engine:
+        for action in actions:
+            act(engine, action)
+        return contents(engine._store)
+
+
+def act(engine: Engine, action: Action) -> None:
+    """One action, one epoch; warnings of tuples far ahead are passed over."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FarAheadWarning)
+        if isinstance(action, Advance):
+            engine.advance(action.stream, action.to)
+        elif isinstance(action, str):
+            engine.finish()
+        else:
+            engine.feed_all(action)
+
+
+def _opened(network: Network, folder: Path, lane: str = "driver", spark: SparkSession | None = None) -> Engine:
+    return clew.session.open(folder, network, durable=False, lane=lane, spark=spark)
+
+
+def _listed(rows: Any) -> list[Any]:
+    return rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
+
+
+# --- what a store holds ---
+
+
+def contents(store: Store) -> Contents:
+    """Streams with all their numbers, in order; origins by place; late and rejected tuples in any order."""
+    found: Contents = {}
+    for name in store.state.streams:
+        found[f"stream {name}"] = told(store.read_table(name).drop_columns([stored.EPOCH]))
+    for name, folder in store.state.tables.items():
+        if name == "moves" or folder.schema is None:
+            continue
+        table = store.read_table(name, kind="tables")
+        table = table.drop_columns([stored.EPOCH]) if stored.EPOCH in table.column_names else table
+        found[name] = told(table) if name == "origins" else sorted(told(table))
+    if "origins" in found:
+        found["origins"] = _origins_sorted(store.read_table("origins", kind="tables"))
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def told(table: pa.Table) -> list[tuple[str, ...]]:
+    """Rows as text that tells every two values apart, and no NaN from another."""
+    return [tuple(f"{name}={value!r}" for name, value in row.items()) for row in table.to_pylist()]
+
+
+def same(expected: Contents, found: Contents, what: str) -> None:
+    """Raise `LawError` at the first difference."""
+    for name in sorted({*expected, *found}):
+        a, b = expected.get(name, []), found.get(name, [])
+        if a == b:
+            continue
+        at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        raise LawError(
+            f"{what}: {name} differs at row {at} ({len(a)} rows before, {len(b)} now)\n"
+            f"  before: {a[at : at + 3]}\n  now:    {b[at : at + 3]}"
+        )
+
+
+def _origins_sorted(table: pa.Table) -> list[tuple[str, ...]]:
+    table = table.drop_columns([stored.EPOCH])
+    return told(table.sort_by([("box", "ascending"), ("_stamp", "ascending"), ("_pos", "ascending")]))
+
+
+def _derived(whole: Contents, plan: Plan) -> Contents:
+    """What boxes made, without what admission did."""
+    streams = {f"stream {n}" for n in plan.sources}
+    aside = {f"{kind}.{n}" for n in plan.sources for kind in ("late", "pending")}
+    kept = {name: rows for name, rows in whole.items() if name not in streams | aside}
+    if "rejected" in kept:
+        kept["rejected"] = [row for row in kept["rejected"] if row[0] not in {f"name={n!r}" for n in plan.sources}]
+    return {name: rows for name, rows in kept.items() if rows}
+
+
+# --- the admitted sequence, run again ---
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The admitted sequence of a store: rows by stream, and moves of progress."""
+
+    rows: Mapping[str, Rows]
+    moves: Sequence[stored.Move]
+    last: int
+
+    @staticmethod
+    def of(engine: Engine) -> Log:
+        store, rows = engine._store, {}
+        for name, step in engine._plan.sources.items():
+            known = name in store.state.streams
+            table = store.read_table(name) if known else None
+            rows[name] = (
+                Rows.empty(step.schema) if table is None else stored.archived_rows(name, table.combine_chunks())
+            )
+        return Log(rows, stored.moves_since(store, 0), store.state.stamp)
+
+    def admitted(self) -> Admitted:
+        """As the reference takes it."""
+        rows = {
+            name: [
+                {**values, "_stamp": stamp, "_seq": seq}
+                for seq, (values, stamp) in enumerate(zip(r.table.to_pylist(), r.stamp.tolist(), strict=True), 1)
+            ]
+            for name, r in self.rows.items()
+        }
+        finish = next((m.stamp for m in self.moves if m.finish), None)
+        return Admitted(rows, [(m.stream, m.stamp, m.to) for m in self.moves], finish)
+
+
+def replayed(plan: Plan, log: Log, cuts: Iterable[int] = (), lane: Lane[Any] | None = None) -> Contents:
+    """What boxes make of an admitted sequence in epochs that end behind the stamps `cuts`, without a store."""
+    lane = lane or DriverLane(Catalyst(_no_session))
+    states, collected = BoxStates(), _Collected(plan)
+    progress: dict[str, Any] = dict.fromkeys(plan.sources)
+    edges = [0, *sorted({c for c in cuts if 0 < c < log.last}), log.last]
+    for low, high in pairwise(edges):
+        flows, steps = {}, {}
+        for name, step in plan.sources.items():
+            rows = log.rows[name].filter((log.rows[name].stamp > low) & (log.rows[name].stamp <= high))
+            order = axis_of(rows.table.column(step.source.order))[0]
+            moves = [(m.stamp, m.to) for m in log.moves if m.stream == name and low < m.stamp <= high]
+            steps[name] = source_steps(progress[name], *_with_moves(rows.stamp, order, moves), None)
+            progress[name] = steps[name].end
+            flows[name] = rows
+        finish = next((m.stamp for m in log.moves if m.finish and low < m.stamp <= high), None)
+        result = evaluate(plan, lane, Sources(flows, steps, finish), states)
+        states = result.states
+        for stream, of in plan.stored.items():
+            if stream not in plan.sources:
+                collected.streams[stream].append(lane.rows(result.flows[of]))
+        collected.take(result.named, result.late, result.rejected)
+    return collected.contents()
+
+
+def _with_moves(stamps: Any, order: Any, moves: Sequence[tuple[int, Any]]) -> tuple[Any, Any]:
+    stamps = np.concatenate([stamps, np.array([s for s, _ in moves], np.int64)])
+    order = np.concatenate([order, np.array([v for _, v in moves], order.dtype)])
+    index = np.argsort(stamps, kind="stable")
+    return stamps[index], order[index]
+
+
+class _Collected:
+    """What the epochs of a replay made, put together as a store would hold it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.streams: dict[str, list[Rows]] = {s: [] for s in plan.stored if s not in plan.sources}
+        self.named: dict[str, list[Named]] = {}
+        self.late: dict[str, list[tuple[str, ...]]] = {}
+        self.rejected: list[tuple[str, ...]] = []
+
+    def take(
+        self, named: Mapping[str, Named], late: Mapping[str, list[Refused]], rejected: Mapping[str, list[Refused]]
+    ) -> None:
+        for step, rows in named.items():
+            self.named.setdefault(step, []).append(rows)
+        for box, parts in late.items():
+            for part in parts:
+                name = f"late.{box}" + (f".{part.port}" if part.port else "")
+                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, 0)
+                self.late.setdefault(name, []).extend(told(table.drop_columns([stored.EPOCH])))
+        self.rejected += told(stored.rejected_table({}, dict(rejected), 0).drop_columns([stored.EPOCH]))
+
+    def contents(self) -> Contents:
+        found: Contents = {}
+        for stream, parts in self.streams.items():
+            rows = Rows.concat(parts)
+            found[f"stream {stream}"] = told(stored.derived_bucket(rows, 1, 0).drop_columns([stored.EPOCH]))
+        whole = {step: _joined(parts) for step, parts in self.named.items()}
+        found["origins"] = _origins_sorted(stored.origins_table(whole, 0))
+        found |= {name: sorted(rows) for name, rows in self.late.items()}
+        found["rejected"] = sorted(self.rejected)
+        return {name: rows for name, rows in found.items() if rows}
+
+
+def _joined(parts: Sequence[Named]) -> Named:
+    stamp, pos, ident = (np.concatenate([getattr(p, a) for p in parts]) for a in ("stamp", "pos", "ident"))
+    return Named(stamp, pos, ident, Origin.concat([p.origin for p in parts]))
+
+
+def _no_session() -> Any:
+    raise LawError("an expression of this network needs Spark; give a lane that has a session")
+
+
+__all__ = [
+    "FINISH", "STAMP", "Action", "Advance", "Contents", "LawError", "Log", "act", "check_arrival", "check_restart",
+    "check_split_invariance", "contents", "replayed", "run", "same", "told", "without_cache",
+]  # fmt: skip
