@@ -147,9 +147,9 @@ class Engine:
             source = self._plan.sources[name].source
             if is_frame(batch):
                 found = scan(conform(batch, source), [source], self._store.layout.cache / "scans")[name]
-                tables[name], refused[name] = found.table(source.schema), list(found.rejects)
+                tables[name], refused[name] = found.table(), list(found.rejects)
                 pieces[name] = found.paths
-                if found.ordered(source):
+                if found.ordered:
                     ordered.add(name)
             else:
                 tables[name], refused[name] = as_table(batch, source.schema, name)

@@ -16,6 +16,7 @@ from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, comp
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, from_axis, is_orderable
 from clew.model.rows import Ints, Rows
 from clew.model.steps import Steps
+from clew.operators.band import within_end
 from clew.operators.base import Origin, Refused, State
 
 Flow = TypeVar("Flow")
@@ -192,6 +193,7 @@ class _Run(Generic[Flow]):
         axis, valid = axis_of(values)
         if not valid.all():
             stamp, axis = stamp[valid], axis[valid]
+        axis = within_end(axis)  # an infinite value is no end of the stream
         if finish is not None:
             stamp = np.append(stamp, finish)
             axis = _joined(axis, axis_end(kind))
@@ -214,6 +216,7 @@ class _Run(Generic[Flow]):
             where = step.input_schema.get_field_index(str(name))
             table = table.set_column(where, str(name), pa.array(plain, kind))
             mapped, valid = axis_of(made.evaluate(table).values)  # type: ignore[union-attr]
+            mapped = within_end(mapped)
             return np.where(
                 ended, new_end, np.where(valid, mapped, np.iinfo(np.int64).min if mapped.dtype == np.int64 else -np.inf)
             )

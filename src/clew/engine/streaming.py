@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.frames import CORRUPT, STREAM, conform, is_frame, scan
+from clew.engine.parquet_files import FILE, files_of, fits, scan_files, with_file
+from clew.engine.pieces import Scan
 from clew.engine.runtime import Arrival, Epoch
 from clew.engine.typing import spark_schema
 from clew.errors import BatchError, ClewError, SourceFailed
@@ -63,7 +65,8 @@ class Streamer:
         """Run until the sources end, the time is up, or ctrl-C."""
         place = self.store.layout.root / "_streaming" / "+".join(sorted(sources))
         declared = [s for s, _ in sources.values()]
-        frames = {name: self._frame(source, given) for name, (source, given) in sources.items()}
+        alone = len(sources) == 1
+        frames = {name: self._frame(source, given, alone) for name, (source, given) in sources.items()}
         writer = _tagged(frames).writeStream.option("checkpointLocation", str(place))
         if trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
@@ -114,11 +117,9 @@ class Streamer:
         if self.store.seen_batch(*query):
             self.told.repeated += 1
             return
-        found = scan(frame, sources, self.store.layout.cache / "scans")
-        batches, pieces = {}, {}
-        for source in sources:
-            batches[source.name] = found[source.name].table(source.schema)
-            pieces[source.name] = found[source.name].paths
+        found = self._scan(frame, sources)
+        batches = {name: s.table() for name, s in found.items()}
+        pieces = {name: s.paths for name, s in found.items()}
         try:
             self.told.take(
                 self.feed(
@@ -126,7 +127,7 @@ class Streamer:
                         batches,
                         {name: list(s.rejects) for name, s in found.items()},
                         pieces=pieces,
-                        ordered=frozenset(s.name for s in sources if found[s.name].ordered(s)),
+                        ordered=frozenset(name for name, s in found.items() if s.ordered),
                         query=query,
                     )
                 )
@@ -136,7 +137,14 @@ class Streamer:
                 for path in paths:
                     Path(path).unlink(missing_ok=True)
 
-    def _frame(self, source: Source, given: Any) -> DataFrame:
+    def _scan(self, frame: DataFrame, sources: list[Source]) -> dict[str, Scan]:
+        folder = self.store.layout.cache / "scans"
+        if FILE in frame.columns:
+            (source,) = sources
+            return {source.name: scan_files(self.spark, files_of(frame), source, folder)}
+        return scan(frame, sources, folder)
+
+    def _frame(self, source: Source, given: Any, alone: bool) -> DataFrame:
         if is_frame(given):
             if not given.isStreaming:
                 raise BatchError(
@@ -147,7 +155,8 @@ class Streamer:
             raise BatchError(
                 f"source '{source.name}' is {type(given).__name__}", hint="give a streaming DataFrame or a path"
             )
-        return conform(self._files(source, Path(given)), source)
+        frame = self._files(source, Path(given))
+        return with_file(frame) if alone and _all_fit(Path(given), source) else conform(frame, source)
 
     def _files(self, source: Source, path: Path) -> DataFrame:
         if not path.exists():
@@ -163,6 +172,12 @@ class Streamer:
         if path.is_file():
             return reader.schema(schema).option("pathGlobFilter", path.name).load(str(path.parent))
         return reader.schema(schema).load(str(path))
+
+
+def _all_fit(path: Path, source: Source) -> bool:
+    """Whether the tasks may read the files themselves; files to come are checked when they are there."""
+    files = [path] if path.is_file() else [p for p in path.rglob("*.parquet") if p.name[0] not in "._"]
+    return bool(files) and all(p.suffix == ".parquet" and fits(p, source) for p in files)
 
 
 def _form_of(path: Path, name: str) -> str:
