@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,9 +18,7 @@ from hypothesis import strategies as st
 from tests.property.networks import Case, cases
 
 from clew.engine import runtime
-from clew.testing import check_arrival, check_restart, check_split_invariance, interpret, without_cache
-from clew.testing.laws import Log, _opened, act
-from clew.testing.reference import Made
+from clew.testing import check_arrival, check_reference, check_restart, check_split_invariance, without_cache
 
 THOROUGH = bool(os.environ.get("CLEW_THOROUGH"))
 EXAMPLES = 2000 if THOROUGH else 40
@@ -44,37 +41,8 @@ def folder() -> Iterator[Path]:
 @common
 @given(case=cases())
 def test_a_network_equals_its_reference(case: Case) -> None:
-    with folder() as place, _opened(case.network, place) as engine:
-        for action in case.actions:
-            act(engine, action)
-        log = Log.of(engine)
-        expected = interpret(case.network, log.admitted())
-        store = engine._store
-        for stream, box in case.network.outputs.items():
-            found = store.read_table(stream).to_pylist() if stream in store.state.streams else []
-            assert list(map(_found, found)) == list(map(_told, expected[box].rows)), (stream, box)
-        origins = store.read_table("origins", kind="tables").to_pylist() if "origins" in store.state.tables else []
-        for box, told in expected.items():
-            mine = [o for o in origins if o["box"].split(":")[0] == box]
-            names = ("_stamp", "_pos", "first_stamp", "first_pos", "last_stamp", "last_pos", "tag")
-            kernel = engine._plan.steps.get(box + ":windows", engine._plan.steps[box])
-            if kernel.name not in engine._plan.kernels:
-                continue
-            assert [tuple(o[n] for n in names) for o in mine] == [(m.stamp, m.pos, *m.origin) for m in told.inner], box
-            known = [m.ident for m in told.inner if m.ident is not None]
-            assert not known or known == [o["_ident"] for o in mine], box
-            if told.late is not None:
-                late = store.read_table(f"late.{box}", kind="tables") if f"late.{box}" in store.state.tables else None
-                stamps = sorted(late["_stamp"].to_pylist()) if late is not None else []
-                assert stamps == sorted(stamp for stamp, _ in told.late), box
-
-
-def _told(made: Made) -> tuple[Any, ...]:
-    return (*(repr(v) for v in made.values.values()), made.stamp, made.pos)
-
-
-def _found(row: dict[str, Any]) -> tuple[Any, ...]:
-    return (*(repr(v) for n, v in row.items() if not n.startswith("_")), row["_stamp"], row["_pos"])
+    with folder() as place:
+        check_reference(case.network, case.actions, place)
 
 
 @common

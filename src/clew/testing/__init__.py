@@ -7,6 +7,7 @@ from clew.testing.laws import (
     Advance,
     LawError,
     check_arrival,
+    check_reference,
     check_restart,
     check_split_invariance,
     without_cache,
@@ -15,6 +16,7 @@ from clew.testing.reference import Admitted, interpret
 from clew.testing.tables import batches, table, text
 
 __all__ = [
-    "FINISH", "Admitted", "Advance", "LawError", "batches", "check_arrival", "check_restart",
+    "FINISH", "Admitted", "Advance", "LawError", "batches", "check_arrival", "check_reference",
+    "check_restart",
     "check_split_invariance", "interpret", "table", "text", "without_cache",
 ]  # fmt: skip

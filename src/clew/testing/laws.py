@@ -30,9 +30,9 @@ from clew.engine.plan import Plan
 from clew.model.axis import axis_of
 from clew.model.rows import STAMP, Rows
 from clew.network.network import Network
-from clew.operators.base import Origin, Refused
+from clew.operators.base import ORIGIN_COLUMNS, Origin, Refused
 from clew.session import Engine, FarAheadWarning
-from clew.testing.reference import Admitted
+from clew.testing.reference import Admitted, Made, interpret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +57,32 @@ class LawError(AssertionError):
 
 
 # --- laws ---
+
+
+def check_reference(network: Network, actions: Sequence[Action], folder: Path) -> Contents:
+    """Every output, its order, the origins and the late rows are what the reference in plain Python gives."""
+    with _opened(network, folder) as engine:
+        for action in actions:
+            act(engine, action)
+        expected = interpret(network, Log.of(engine).admitted())
+        found = contents(engine._store)
+        kernels = {engine._plan.steps[n].box: n for n in engine._plan.kernels}
+    for stream, box in network.outputs.items():
+        hidden = ("_seq", "_ident")
+        rows = [_without(row, hidden) for row in found.get(f"stream {stream}", [])]
+        _compare([_told(m) for m in expected[box].rows], rows, f"the reference: stream {stream}")
+    for box, step in kernels.items():
+        made, name = expected[box], f"box={step!r}"
+        origins = [row for row in found.get("origins", []) if row[0] == name]
+        _compare(
+            [_origin(m) for m in made.inner], [_without(r, ("box", "_ident")) for r in origins], f"origins of {box}"
+        )
+        idents = [f"_ident={m.ident}" for m in made.inner if m.ident is not None]
+        _compare([(i,) for i in idents], [(r[3],) for r in origins if idents], f"idents of {box}")
+        if made.late is not None:
+            late = [(row[-1],) for row in found.get(f"late.{box}", [])]
+            _compare(sorted((f"_stamp={stamp}",) for stamp, _ in made.late), sorted(late), f"late rows of {box}")
+    return found
 
 
 def check_split_invariance(
@@ -198,14 +224,31 @@ def told(table: pa.Table) -> list[tuple[str, ...]]:
 def same(expected: Contents, found: Contents, what: str) -> None:
     """Raise `LawError` at the first difference."""
     for name in sorted({*expected, *found}):
-        a, b = expected.get(name, []), found.get(name, [])
-        if a == b:
-            continue
-        at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-        raise LawError(
-            f"{what}: {name} differs at row {at} ({len(a)} rows before, {len(b)} now)\n"
-            f"  before: {a[at : at + 3]}\n  now:    {b[at : at + 3]}"
-        )
+        _compare(expected.get(name, []), found.get(name, []), f"{what}: {name}")
+
+
+def _compare(expected: Sequence[tuple[str, ...]], found: Sequence[tuple[str, ...]], what: str) -> None:
+    if expected == found:
+        return
+    pairs = zip(expected, found, strict=False)
+    at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(found)))
+    raise LawError(
+        f"{what}: row {at} differs ({len(expected)} rows expected, {len(found)} found)\n"
+        f"  expected: {expected[at : at + 3]}\n  found:    {found[at : at + 3]}"
+    )
+
+
+def _without(row: tuple[str, ...], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(cell for cell in row if cell.split("=")[0] not in names)
+
+
+def _told(made: Made) -> tuple[str, ...]:
+    return (*(f"{n}={v!r}" for n, v in made.values.items()), f"_stamp={made.stamp}", f"_pos={made.pos}")
+
+
+def _origin(made: Made) -> tuple[str, ...]:
+    names = ("_stamp", "_pos", *ORIGIN_COLUMNS)
+    return tuple(f"{n}={v}" for n, v in zip(names, (made.stamp, made.pos, *made.origin), strict=True))
 
 
 def _origins_sorted(table: pa.Table) -> list[tuple[str, ...]]:
@@ -333,6 +376,6 @@ def _no_session() -> Any:
 
 
 __all__ = [
-    "FINISH", "STAMP", "Action", "Advance", "Contents", "LawError", "Log", "act", "check_arrival", "check_restart",
-    "check_split_invariance", "contents", "replayed", "run", "same", "told", "without_cache",
+    "FINISH", "STAMP", "Action", "Advance", "Contents", "LawError", "Log", "act", "check_arrival", "check_reference",
+    "check_restart", "check_split_invariance", "contents", "replayed", "run", "same", "told", "without_cache",
 ]  # fmt: skip
