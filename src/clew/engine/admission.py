@@ -102,8 +102,12 @@ def admit(
 
 
 def _keyed(source: Source, batch: pa.Table, rejects: list[Reject]) -> pa.Table:
-    """The rows that have an order and a whole key."""
-    bad = np.zeros(len(batch), np.bool_)
+    """The rows that have an order, short of the end of all orders, and a whole key."""
+    order, _ = axis_of(batch.column(source.order))
+    bad: Bools = np.isinf(order) if order.dtype == np.float64 else order == axis_end(_kind(source))
+    if bad.any():
+        reason = f"infinite in order column '{source.order}'"
+        rejects += [Reject(row_json(row), reason) for row in batch.filter(pa.array(bad)).to_pylist()]
     for column in dict.fromkeys((source.order, *source.key)):
         values = batch.column(column)
         missing = np.asarray(values.is_null())
@@ -192,9 +196,8 @@ def _without_duplicates(
         codes = np.unique(codes * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1].astype(np.int64)
     tie = fresh * len(rows) + _payload_ranks(source, rows, codes, offset)
     when = _axis(source, both) if within else None
-    index = sort_by(
-        codes, np.concatenate([np.full(offset, -1), tie]) if when is None else _ranks(when), np.arange(len(both))
-    )
+    tie = np.concatenate([np.full(offset, -1), tie])
+    index = sort_by(codes, tie) if when is None else sort_by(codes, _ranks(when), tie)
     same = np.append(False, codes[index][1:] == codes[index][:-1])
     if when is not None:
         same = _near_same_key(index, same, when, span_of(source.key_span or 0, _kind(source), "key_span"))
@@ -212,10 +215,18 @@ def _payload_ranks(source: Source, rows: pa.Table, codes: Ints, offset: int) -> 
     mine = codes[offset:]
     if len(np.unique(mine)) == len(mine):
         return np.zeros(len(rows), np.int64)
-    rest = [codes_of(rows.column(c)) for c in source.schema.names if c not in source.key]
     rank = np.empty(len(rows), np.int64)
-    rank[sort_by(*rest) if rest else np.arange(len(rows))] = np.arange(len(rows))
+    columns = [c for c in source.schema.names if c not in source.key] + list(source.key)
+    rank[sort_by(*(_exact_ranks(rows.column(c)) for c in columns))] = np.arange(len(rows))
     return rank
+
+
+def _exact_ranks(column: pa.ChunkedArray) -> Ints:
+    """Ranks that tell any two values apart that can be told apart: -0.0 comes before 0.0."""
+    if pa.types.is_nested(column.type):
+        return np.unique([repr(v) for v in column.to_pylist()], return_inverse=True)[1].astype(np.int64)
+    codes = codes_of(column)
+    return codes * 2 - np.signbit(axis_of(column)[0]) if pa.types.is_floating(column.type) else codes
 
 
 def _near_same_key(index: Ints, same: Bools, when: Axis, span: Number) -> Bools:
