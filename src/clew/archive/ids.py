@@ -30,6 +30,11 @@ class SeenIds:
             return state.ids[id]
         return next((found for name in state.id_segments if (found := self._load(name).get(id)) is not None), None)
 
+    def starting(self, prefix: str, state: State) -> dict[str, int]:
+        """All ids that start so, with their epochs."""
+        parts = [*(self._load(name) for name in state.id_segments), state.ids]
+        return {id: epoch for part in parts for id, epoch in part.items() if id.startswith(prefix)}
+
     def fold(self, state: State, *, durable: bool) -> None:
         """Move the state's ids to a segment; the base that the caller writes next names it."""
         if not state.ids:

@@ -146,6 +146,10 @@ class Store:
         """The epoch in which the batch that its caller named `id` was committed."""
         return self._journal.ids.find(id, self.state)
 
+    def ids(self, prefix: str = "") -> dict[str, int]:
+        """The ids of callers' batches that start with `prefix`, each with its epoch."""
+        return self._journal.ids.starting(prefix, self.state)
+
     def seen_batch(self, query: str, batch: int) -> bool:
         """Whether a streaming query's batch, or a later one, was committed."""
         return batch <= self.state.queries.get(query, -1)

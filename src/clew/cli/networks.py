@@ -1,0 +1,96 @@
+"""Networks in users' files: found by running the file, up to where it would open a store."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import clew
+from clew.errors import ClewError, NetworkError
+from clew.network.network import Network
+
+
+class _StoreOpened(BaseException):
+    """The file has come to where it opens a store: its networks are built."""
+
+
+def load_network(file: Path, name: str | None = None) -> Network:
+    """The network that a file defines at its top level, or hands to `clew.open`; by its name if there are several."""
+    found = {network.name: network for network in _networks(file)}
+    if not found:
+        raise NetworkError(
+            f"'{file}' defines no network", hint='define one at the top level: net = clew.Network("...")'
+        )
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name not in found:
+        what = "has several networks, say which" if name is None else f"has no network '{name}'"
+        raise typer.BadParameter(f"'{file}' {what}: {', '.join(found)}", param_hint="--network")
+    return found[name]
+
+
+def _networks(file: Path) -> list[Network]:
+    module = types.ModuleType(f"_clew_file_{file.stem}")
+    module.__file__ = str(file)
+    opened: list[Network] = []
+    # What the file prints is no data of ours.
+    with _importable(file, module), _stores_shut(opened), contextlib.redirect_stdout(sys.stderr):
+        try:
+            exec(compile(file.read_bytes(), str(file), "exec"), module.__dict__)
+        except (_StoreOpened, SystemExit):
+            pass
+        except ClewError:
+            raise
+        except Exception as error:
+            raise NetworkError(
+                f"'{file}' cannot be run",
+                details=[f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"],
+                at=_line_in(file, error),
+            ) from error
+    named = [value for value in vars(module).values() if isinstance(value, Network)]
+    return [*named, *(network for network in opened if network not in named)]
+
+
+@contextlib.contextmanager
+def _importable(file: Path, module: types.ModuleType) -> Iterator[None]:
+    """As for a script: what lies beside the file can be imported, now and when its functions run."""
+    folder = str(file.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        # A module that cannot be imported by name has its functions sent to Spark's workers by value.
+        del sys.modules[module.__name__]
+
+
+@contextlib.contextmanager
+def _stores_shut(opened: list[Network]) -> Iterator[None]:
+    def stop(_path: object, network: Network, **_: Any) -> None:
+        opened.append(network)
+        raise _StoreOpened
+
+    had, before = "open" in vars(clew), vars(clew).get("open")
+    vars(clew)["open"] = stop
+    try:
+        yield
+    finally:
+        if had:
+            vars(clew)["open"] = before
+        else:
+            del vars(clew)["open"]
+
+
+def _line_in(file: Path, error: Exception) -> str | None:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    return f"{file}:{lines[-1]}" if lines else None
