@@ -53,12 +53,15 @@ def _from_rows(rows: Sequence[Any], schema: pa.Schema) -> tuple[pa.Table, list[R
         row = row.asDict() if hasattr(row, "asDict") else row
         if not isinstance(row, Mapping):
             rejects.append(Reject(row_json({"value": row}), f"not a row but {type(row).__name__}"))
-        elif not row.keys() <= names:
-            odd = sorted(str(k) for k in row.keys() - names)
+            continue
+        named = row if row.keys() <= names else {_declared(str(k), schema): v for k, v in row.items()}
+        if odd := sorted(named.keys() - names):
             hint = nearest(odd[0], schema.names)
             rejects.append(Reject(row_json(row), f"unknown column '{odd[0]}'" + (f"; {hint}" if hint else "")))
+        elif twice := _twice([_declared(str(k), schema) for k in row] if named is not row else ()):
+            rejects.append(Reject(row_json(row), f"column '{twice}' is given twice"))
         else:
-            good.append(row)
+            good.append(named)
     try:
         columns = [_column([r.get(f.name) for r in good], f) for f in schema]
     except _ARROW_ERRORS:
@@ -76,10 +79,7 @@ def _fitting(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> tuple[list
             try:
                 _column([value], field)
             except _ARROW_ERRORS:
-                reason = (
-                    f"column '{field.name}' is {type_name(field.type).upper()}, got {type(value).__name__} {value!r}"
-                )
-                rejects.append(Reject(row_json(row), reason[:500]))
+                rejects.append(Reject(row_json(row), _misfit(field, value)))
                 break
         else:
             good.append(row)
@@ -92,15 +92,17 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
         values = [_moment(v, kind.tz is not None) for v in values]
     elif pa.types.is_date(kind):
         values = [dt.date.fromisoformat(v) if isinstance(v, str) else v for v in values]
-        if any(isinstance(v, dt.datetime) for v in values):
-            raise TypeError("a timestamp is no date")
+        if any(isinstance(v, dt.datetime | int | float | np.number) for v in values):
+            raise TypeError("a timestamp or a number is no date")
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         if any(isinstance(v, bool | str) for v in values):
             raise TypeError("not a number")
         values = [float(v) if isinstance(v, int | Decimal) and pa.types.is_floating(kind) else v for v in values]
         if pa.types.is_decimal(kind):
             values = [Decimal(str(v)) if isinstance(v, float | int) else v for v in values]
-    elif pa.types.is_integer(kind) and any(isinstance(v, bool | float | str) for v in values):
+    elif pa.types.is_integer(kind) and any(
+        isinstance(v, bool | float | Decimal | str | np.bool_ | np.floating) for v in values
+    ):
         raise TypeError("not a whole number")
     return pa.array(values, kind)
 
@@ -120,6 +122,8 @@ def _moment(value: Any, zoned: bool) -> Any:
 
 def _from_table(table: pa.Table, schema: pa.Schema, stream: str) -> tuple[pa.Table, list[Reject]]:
     table = table.rename_columns([_declared(n, schema) for n in table.column_names])
+    if twice := _twice([n for n in table.column_names if n in schema.names]):
+        raise BatchError(f"batch for stream '{stream}' has column '{twice}' twice", hint="names are found in any case")
     missing = [n for n in schema.names if n not in table.column_names]
     if missing:
         raise BatchError(
@@ -127,35 +131,71 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str) -> tuple[pa.Tab
             details=[f"it has: {', '.join(table.column_names)}", f"the stream has: {', '.join(schema.names)}"],
             hint=nearest(missing[0], table.column_names),
         )
-    table = table.select(schema.names)
-    columns = []
+    columns, reasons = [], dict[int, str]()
     for field in schema:
         column = table.column(field.name)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         if column.type != field.type:
             _check_kinds(column.type, field, stream)
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException:
-            return _row_by_row(table, schema)
-    return pa.table(columns, schema=schema), []
+            columns.append(_cell_by_cell(column, field, reasons))
+    fitted = pa.table(columns, schema=schema)
+    if not reasons:
+        return fitted, []
+    keep = np.ones(len(table), np.bool_)
+    keep[list(reasons)] = False
+    bad = sorted(reasons)
+    rows = table.select(schema.names).take(pa.array(bad)).to_pylist()
+    rejects = [Reject(row_json(row), reasons[i]) for i, row in zip(bad, rows, strict=True)]
+    return fitted.filter(pa.array(keep)), rejects
+
+
+def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> pa.ChunkedArray:
+    """A column whose values do not all fit; the reason of each that does not goes to `reasons`."""
+    cells = []
+    for i in range(len(column)):
+        cell = column.slice(i, 1)
+        try:
+            cells += cell.cast(field.type).chunks
+            continue
+        except pa.ArrowException:
+            value = cell[0].as_py()
+        try:
+            cells.append(_column([value], field))
+        except _ARROW_ERRORS:
+            reasons.setdefault(i, _misfit(field, value))
+            cells.append(pa.nulls(1, field.type))
+    return pa.chunked_array(cells, field.type)
 
 
 def _check_kinds(kind: pa.DataType, field: pa.Field, stream: str) -> None:
     """Whole batches of another kind are an error of the caller, not of single rows."""
-    families = (pa.types.is_string, pa.types.is_boolean, pa.types.is_binary, pa.types.is_temporal)
-    if not pa.types.is_null(kind) and any(
-        f(kind) != f(field.type) for f in families if not pa.types.is_large_string(kind)
-    ):
+    families = (_is_text, pa.types.is_boolean, _is_bytes, pa.types.is_temporal)
+    if not pa.types.is_null(kind) and any(f(kind) != f(field.type) for f in families):
         raise BatchError(
             f"batch for stream '{stream}' has column '{field.name}' as {kind}, not {type_name(field.type).upper()}",
             hint="cast it before feeding",
         )
 
 
-def _row_by_row(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, list[Reject]]:
-    rows = table.to_pylist()
-    good, rejects = _fitting(rows, schema)
-    return pa.table([_column([r.get(f.name) for r in good], f) for f in schema], schema=schema), rejects
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    forms = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
+    return any(f(kind) for f in forms)
+
+
+def _misfit(field: pa.Field, value: Any) -> str:
+    return f"column '{field.name}' is {type_name(field.type).upper()}, got {type(value).__name__} {value!r}"[:500]
+
+
+def _twice(names: Sequence[str]) -> str | None:
+    return next((n for i, n in enumerate(names) if n in names[:i]), None)
 
 
 def _declared(name: str, schema: pa.Schema) -> str:
@@ -163,8 +203,12 @@ def _declared(name: str, schema: pa.Schema) -> str:
 
 
 def row_json(row: Mapping[str, Any]) -> str:
-    """A row as JSON text that keeps what JSON has no word for as text."""
-    return json.dumps(dict(row), default=_plain, ensure_ascii=False, skipkeys=True)
+    """A row as JSON text that keeps what JSON has no word for as text; there is one for any row."""
+    try:
+        text = json.dumps(dict(row), default=_plain, ensure_ascii=False, skipkeys=True)
+    except (ValueError, RecursionError):  # a row that holds itself
+        text = json.dumps({str(name): repr(value) for name, value in row.items()}, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:
