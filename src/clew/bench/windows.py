@@ -41,9 +41,9 @@ AGGREGATES = {
 ENDS = (SIZES[0], SIZES[-1])
 
 CASES = (
-    Case("cost_20000_over_50", "avg, slide 1, behind a 25 % filter: cost per tuple, a window of 20,000 rows over one of 50", "ratio", "lower", 1.25),
-    Case("memory_20000_over_50", "memory of the kernel's process above an empty worker: the same", "ratio", "lower", 2.0),
-)  # fmt: skip
+    Case("cost_20000_over_50", "cost per tuple of a sliding avg: 20,000 rows over 50", "ratio", "lower", 1.25),
+    Case("memory_20000_over_50", "memory above an empty worker: 20,000 rows over 50", "ratio", "lower", 2.0),
+)
 
 
 @dataclass(frozen=True)
