@@ -48,8 +48,8 @@ def run(
 ) -> None:
     """Run a network over CSV, JSON-lines or Parquet files, or over folders of them.
 
-    Running it again feeds only what is new. A file is read here, so many records an epoch; a folder, and anything
-    with --every, goes through Spark Structured Streaming.
+    Running it again feeds only what is new.
+    A file is read record by record; a folder, or anything with --every, by Spark.
     """
     from clew.cli.networks import load_network
 
