@@ -170,8 +170,8 @@ class Streamer:
         if form == "csv":
             reader = reader.option("header", True).option("enforceSchema", False)
         if path.is_file():
-            return reader.schema(schema).option("pathGlobFilter", path.name).load(str(path.parent))
-        return reader.schema(schema).load(str(path))
+            return reader.schema(schema).option("pathGlobFilter", path.name).load(str(path.absolute().parent))
+        return reader.schema(schema).load(str(path.absolute()))
 
 
 def _all_fit(path: Path, source: Source) -> bool:
