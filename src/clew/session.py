@@ -60,7 +60,7 @@ def open(
     if spark is not None:
         check_session(spark, time_zone)
     settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}
-    place = Path(path)
+    place = Path(path).absolute()  # Spark's processes need not be where this one is
     make = not place.exists() or (place.is_dir() and not any(place.iterdir()))
     opener = Store.create if make else Store.open
     session = _Session(spark, time_zone)
