@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClewError", "Engine", "FarAheadWarning", "Network", "Stream", "function", "open"]
 
-# Imported when first asked for: a network can be built and checked in a fraction of the time that Spark takes to import.
+# Imported when first asked for: a network can be built and checked in a fraction of the time Spark takes to import.
 _HOMES = {
     "ClewError": "clew.errors",
     "Network": "clew.network.network",

@@ -149,6 +149,10 @@ class BoxFailed(ClewError, RuntimeError):
     """A box failed for a reason that is not one tuple's fault."""
 
 
+class DeliveryFailed(ClewError, RuntimeError):
+    """A receiver of an output has raised; the epoch is committed all the same."""
+
+
 class JavaMissing(ClewError, RuntimeError):
     """No Java that Spark can use."""
 

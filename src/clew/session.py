@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from clew.archive.layout import MANIFEST
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import as_table
@@ -61,7 +62,7 @@ def open(
         check_session(spark, time_zone)
     settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}
     place = Path(path).absolute()  # Spark's processes need not be where this one is
-    make = not place.exists() or (place.is_dir() and not any(place.iterdir()))
+    make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
     opener = Store.create if make else Store.open
     session = _Session(spark, time_zone)
     plan = build_plan(network, SparkTyper(session), time_zone)
@@ -141,6 +142,7 @@ class Engine:
         self._check_streams(batches)
         self._check_open()
         if id is not None and (seen := self._store.seen(id)) is not None:
+            self._deliveries.deliver()
             return Epoch(seen, {}, {}, repeated=True)
         tables, refused, pieces, ordered = {}, {}, {}, set()
         for name, batch in batches.items():
@@ -262,7 +264,8 @@ class Engine:
         """Hand each epoch's new rows of an output to a function `to(rows, epoch)`, at least once, in order.
 
         `form`: the rows as a `"spark"` DataFrame, for any Spark writer, or as an `"arrow"` table. What was not
-        delivered before a crash is delivered now; a receiver that remembers `epoch` is exact.
+        delivered before a crash is delivered now; a receiver that remembers `epoch` is exact. If it raises, the
+        epoch stays committed, `DeliveryFailed` says so, and the same rows are handed over again next time.
         """
         if output not in self._plan.stored:
             raise UnknownStream(

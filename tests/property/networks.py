@@ -200,6 +200,8 @@ class Grower:
             put(f"{prefix}all", f"collect_list({c})", "list")
         if self.one(0, 0, 1) and not prefix:
             put("wide", function(breadth, "LONG"), "whole")
+        if not found:
+            put("many", "count(*)", "whole")
         return found, types
 
     def windowed(self, m: Made, windowed: Any, by: list[str]) -> None:

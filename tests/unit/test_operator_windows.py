@@ -21,6 +21,7 @@ from clew.model.rows import Rows
 from clew.model.steps import Steps
 from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
 from clew.operators.windows import window_kernel
+from clew.operators.windows.panes import PaneKernel
 from clew.operators.windows.reference import reference
 
 SUM = AggregateCall("total", "sum", ("x",))
@@ -30,6 +31,7 @@ CALLS = (
 )  # fmt: skip
 BOUNDED = tuple(c for c in CALLS if c.function != "collect")
 PLAIN = tuple(c for c in BOUNDED if not c.distinct)
+MERGING = tuple(c for c in PLAIN if c.function != "first")
 EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "12"))
 GROUPS = {
     pa.string(): st.sampled_from([None, "", "a", "b"]),
@@ -91,7 +93,11 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=EXAMPLES)
 @given(
-    data=st.data(), stream=streams(), cuts=cuts, grouped=st.booleans(), calls=st.sampled_from([CALLS, BOUNDED, PLAIN])
+    data=st.data(),
+    stream=streams(),
+    cuts=cuts,
+    grouped=st.booleans(),
+    calls=st.sampled_from([CALLS, BOUNDED, PLAIN, MERGING]),
 )
 def test_window_equals_its_reference_under_any_cut_and_partitioning(
     kind: str, data: st.DataObject, stream: tuple[Rows, Steps], cuts: list[int], grouped: bool, calls: Any
@@ -143,7 +149,8 @@ def test_window_equals_its_reference_on_longer_streams(kind: str, disorder: int)
         "latch": [Latch(9, "t")], "latch_rows": [Latch(6)],
     }  # fmt: skip
     for window in windows[kind]:
-        check(window, ("g",), CALLS, rows_of(table, stamp.tolist()), steps, [20, 21, 90, 150])
+        for calls in (CALLS, MERGING):
+            check(window, ("g",), calls, rows_of(table, stamp.tolist()), steps, [20, 21, 90, 150])
 
 
 @settings(max_examples=EXAMPLES)
@@ -153,6 +160,33 @@ def test_a_clock_window_halves_calls_with_many_rows_behind_and_gives_the_same(
 ) -> None:
     with patch("clew.operators.windows.clock.MOST_LISTED", 0):
         check(data.draw(clocks), ("g",), CALLS, *stream, cuts)
+
+
+@settings(max_examples=EXAMPLES)
+@given(window=clocks, gaps=st.lists(IN_ORDER, max_size=40), cuts=cuts, seed=st.integers(0, 9))
+def test_panes_made_elsewhere_give_what_rows_give(
+    window: ValueWindow, gaps: list[int], cuts: list[int], seed: int
+) -> None:
+    random, on = np.random.default_rng(seed), np.cumsum(gaps, dtype=np.int64) - 9
+    count = len(on)
+    table = pa.table(
+        {"g": random.integers(0, 3, count), "t": on, "x": random.normal(size=count), "m": np.arange(count)}
+    )
+    rows = rows_of(table, list(range(1, count + 1)))
+    steps = Steps.running(None, rows.stamp, on)
+    kernel = window_kernel(window, ("g",), MERGING, table.schema)
+    assert isinstance(kernel, PaneKernel) or span_over_slide(window) > 16
+    expected = run_cut(kernel, [rows], [steps])
+    if isinstance(kernel, PaneKernel):
+        slices = np.split(np.arange(count), sorted(c for c in cuts if c < count))
+        panes = Rows.concat([kernel.combine(rows.take(s)) for s in slices])
+        made = kernel.run_combined(kernel.empty(), [panes], [steps])
+        assert made.rows.to_table().equals(expected.rows.to_table())
+        assert made.origin.to_table().equals(expected.origin.to_table())
+
+
+def span_over_slide(window: ValueWindow) -> int:
+    return window.span // math.gcd(window.span, window.slide)
 
 
 def test_rows_kept_from_a_call_before_stand_in_windows_below_zero_beside_a_row_that_came_late() -> None:

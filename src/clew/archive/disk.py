@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 
 from clew.archive import faults
@@ -86,13 +87,15 @@ def sync_file(path: Path) -> None:
 sync_folder = sync_file  # a folder's names are its contents
 
 
+@lru_cache(maxsize=1)
+def _syncers(process: int) -> ThreadPoolExecutor:  # a fork has none of its parent's threads
+    del process
+    return ThreadPoolExecutor(8, "clew-sync")
+
+
 def sync_all(paths: Iterable[Path]) -> None:
     """Make several files durable, and the folders that name them; in parallel, so that a journal can batch them."""
     files = list(paths)
-    if len(files) > 1:
-        with ThreadPoolExecutor(min(8, len(files))) as pool:
-            list(pool.map(sync_file, files))
-    elif files:
-        sync_file(files[0])
-    for folder in {file.parent for file in files}:
-        sync_folder(folder)
+    found = [*files, *{file.parent for file in files}]
+    if found:
+        list(_syncers(os.getpid()).map(sync_file, found))

@@ -22,10 +22,10 @@ _TRIES = 5
 class Journal:
     """The records of one store."""
 
-    def __init__(self, layout: Layout, *, durable: bool = True, fold_every: int = FOLD_EVERY) -> None:
+    def __init__(self, layout: Layout, *, durable: bool = True, fold_every: int | None = None) -> None:
         self.layout = layout
         self.durable = durable
-        self.fold_every = fold_every
+        self.fold_every = fold_every or FOLD_EVERY
         self.ids = SeenIds(layout.epochs)
         self._base = 0
         self._base_segments: set[str] = set()
@@ -75,6 +75,12 @@ class Journal:
             path.unlink()
             raise self._fenced(record.epoch)
         faults.step("record-created")
+
+    def check_not_fenced(self, epoch: int) -> None:
+        """`Fenced` if another engine has committed this epoch, or gone past it."""
+        records, bases = self._listing()
+        if max(*records, *bases, 0) >= epoch:
+            raise self._fenced(epoch)
 
     def settle(self, epoch: int) -> None:
         """Make the record just created survive a power failure."""

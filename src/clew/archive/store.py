@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +27,7 @@ from deltalake.exceptions import DeltaError
 from clew.archive import buckets, checkpoint, compaction, faults, retention
 from clew.archive.delta import DeltaLog
 from clew.archive.disk import sync_all, sync_folder, writing
-from clew.archive.journal import FOLD_EVERY, Journal
+from clew.archive.journal import Journal
 from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
 from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
@@ -34,6 +35,7 @@ from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
 from clew.errors import Fenced, StoreError
 from clew.model.axis import Number
 
+_FENCED = "another engine has committed to it"
 _log = logging.getLogger("clew.archive")
 
 
@@ -63,7 +65,7 @@ class Store:
         *,
         durable: bool = True,
         grace_s: float = 300,
-        fold_every: int = FOLD_EVERY,
+        fold_every: int | None = None,
     ) -> Store:
         """Make a store in a new or empty folder and open it for writing."""
         layout = Layout(Path(path))
@@ -87,7 +89,7 @@ class Store:
         read_only: bool = False,
         durable: bool = True,
         grace_s: float = 300,
-        fold_every: int = FOLD_EVERY,
+        fold_every: int | None = None,
     ) -> Store:
         """Open a store; `settings` that differ from the pinned ones are refused.
 
@@ -209,7 +211,11 @@ class Store:
         for kind, name, folder in folders[: 1 + len(folders) // 16]:
             change = record.folders(kind).get(name)
             for run in compaction.plan(folder, change.removed() if change else ()):
-                made = compaction.merge(self.layout.folder(kind, name), run)
+                try:
+                    made = compaction.merge(self.layout.folder(kind, name), run)
+                except FileNotFoundError:
+                    self._stop_if_fenced(record.epoch)  # another engine may have merged it away
+                    raise
                 record.folder(kind, name).merges.append(made)
                 merged += len(run)
         return merged
@@ -241,7 +247,7 @@ class Store:
             faults.step("buckets-synced")
             self._journal.create(record)
         except Fenced:
-            self._broken = "another engine has committed to it"
+            self._broken = _FENCED
             self.discard(record)
             raise
         except BaseException as error:
@@ -259,11 +265,13 @@ class Store:
             raise
 
     def discard(self, record: EpochRecord) -> None:
-        """Delete the buckets of a record that will not be committed."""
+        """Delete the buckets and the checkpoint of a record that will not be committed."""
         for kind in KINDS:
             for name, change in record.folders(kind).items():
                 for entry in change.added():
                     self.path_of(name, entry, kind=kind).unlink(missing_ok=True)
+        if record.checkpoint is not None:
+            shutil.rmtree(self.layout.checkpoints / record.checkpoint, ignore_errors=True)
 
     def vacuum(self) -> None:
         """Delete removed files that are past the grace."""
@@ -291,6 +299,13 @@ class Store:
         return dropped
 
     # --- inside ---
+
+    def _stop_if_fenced(self, epoch: int) -> None:
+        try:
+            self._journal.check_not_fenced(epoch)
+        except Fenced:
+            self._broken = _FENCED
+            raise
 
     def _check_writable(self) -> None:
         if self._broken:

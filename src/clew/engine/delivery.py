@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from clew.archive.disk import write_over
+from clew.archive.layout import folder_name
 from clew.archive.store import Store
+from clew.engine.catalyst import first_line
 from clew.engine.stored import EPOCH
-from clew.errors import NetworkError
+from clew.errors import DeliveryFailed, NetworkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,26 +46,45 @@ class Deliveries:
         self._receivers.append(_Delivery(name, output, to, form))
 
     def deliver(self) -> None:
-        """Hand on what has been committed and not been delivered, epoch by epoch."""
-        for receiver in self._receivers:
-            if receiver.output not in self._store.state.streams:
-                continue
-            done = self._served(receiver)
-            folder = self._store.state.streams[receiver.output]
-            if folder.epoch <= done:
-                continue
-            rows = self._store.read_table(receiver.output, ranges={EPOCH: (done + 1, None)})
-            visible = [n for n in rows.column_names if not n.startswith("_")]
-            for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
-                import pyarrow.compute as pc
+        """Hand on what has been committed and not been delivered, epoch by epoch, to every receiver.
 
-                part = rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible)
-                receiver.to(part if receiver.form == "arrow" else self._session().createDataFrame(part), epoch)
-                self._mark(receiver, epoch)
-            self._mark(receiver, self._store.state.epoch)
+        `DeliveryFailed` if one raises: it is tried again next time; the others are served first.
+        """
+        failed: list[DeliveryFailed] = []
+        for receiver in self._receivers:
+            try:
+                self._serve(receiver)
+            except DeliveryFailed as error:
+                failed.append(error)
+        if failed:
+            raise failed[0] from failed[0].__cause__
+
+    def _serve(self, receiver: _Delivery) -> None:
+        done, folder = self._served(receiver), self._store.state.streams.get(receiver.output)
+        if folder is None or folder.epoch <= done:
+            return
+        rows = self._store.read_table(receiver.output, ranges={EPOCH: (done + 1, None)})
+        visible = [n for n in rows.column_names if not n.startswith("_")]
+        for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
+            self._hand(receiver, rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible), epoch)
+            self._mark(receiver, epoch)
+
+    def _hand(self, receiver: _Delivery, rows: pa.Table, epoch: int) -> None:
+        given = rows if receiver.form == "arrow" else self._session().createDataFrame(rows)
+        try:
+            receiver.to(given, epoch)
+        except Exception as error:
+            raise DeliveryFailed(
+                f"delivery '{receiver.name}' of output '{receiver.output}' failed at epoch {epoch}",
+                details=[
+                    f"cause: {type(error).__name__}: {first_line(error)}",
+                    f"all epochs up to {self._store.state.epoch} are committed: do not feed them again",
+                ],
+                hint="its rows from this epoch on are delivered again with the next epoch, or at the next open",
+            ) from error
 
     def _path(self, receiver: _Delivery) -> Path:
-        return self._store.layout.root / "_deliveries" / (re.sub(r"[^A-Za-z0-9_.-]", "-", receiver.name) + ".json")
+        return self._store.layout.root / "_deliveries" / f"{folder_name(receiver.name)}.json"
 
     def _served(self, receiver: _Delivery) -> int:
         path = self._path(receiver)

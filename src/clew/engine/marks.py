@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from clew.archive.record import EpochRecord
 from clew.engine.evaluate import BoxStates
 from clew.engine.plan import Plan
 from clew.network.drawing import as_json
@@ -43,7 +44,29 @@ def states_from(plan: Plan, tables: Mapping[str, Mapping[str, pa.Table]], meta: 
     return BoxStates(kernels, progress)
 
 
-def network_facts(plan: Plan) -> dict[str, Any]:
-    """What the store remembers of a network, to compare the next one with."""
+def checkpoint_meta(record: EpochRecord, progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a checkpoint stands: the epoch and the stamp that it is behind, how far each source's order had come."""
+    return {"epoch": record.epoch, "stamp": record.stamp, "sources": dict(progress)}
+
+
+def network_facts(plan: Plan, before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What the store remembers of a network, to compare the next one with.
+
+    `past`: streams of earlier networks that this one lacks, by the mark of the box that fed each.
+    """
     kernels = sorted(step_mark(plan, name) for name in plan.kernels)
-    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels}
+    past: dict[str, str] = {}
+    if before is not None:
+        past = dict(before.get("past", {}))
+        past |= {s: before["prints"][box] for s, box in {**before["outputs"], **before["kept"]}.items()}
+    past = {s: mark for s, mark in past.items() if s not in plan.stored}
+    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past}
+
+
+def is_current(plan: Plan, known: Mapping[str, Any] | None) -> bool:
+    """Whether the facts in the store are this network's; they name boxes, so a new name is a difference too."""
+    if known is None:
+        return False
+    now = {**plan.network.outputs, **plan.network.kept}
+    then = {**known["outputs"], **known["kept"]}
+    return bool(known["prints"] == plan.prints and now == then)

@@ -1,11 +1,14 @@
 """Opening: is the network the one that the store knows, and what did its boxes hold.
 
-State is the last checkpoint and a replay of the archive behind it. Boxes that are new replay all of it.
+State is the last checkpoint and a replay of the archive behind it. Where that one is missing or damaged an older one
+serves, or the whole archive, as long as nothing behind it has aged out. Boxes that are new replay all of it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -17,15 +20,27 @@ from clew.engine import stored
 from clew.engine.admission import StreamState, source_steps
 from clew.engine.evaluate import BoxStates, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
-from clew.engine.marks import checkpoint_tables, network_facts, states_from, step_mark
+from clew.engine.marks import checkpoint_meta, checkpoint_tables, network_facts, states_from, step_mark
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
-from clew.errors import BoxFailed, NetworkChanged
+from clew.errors import BoxFailed, NetworkChanged, StoreError
 from clew.model.axis import Number, axis_end, axis_of, span_of
-from clew.model.rows import Rows
+from clew.model.rows import STAMP, Rows
 from clew.network.boxes import Source
 
 CHUNK = 500_000
+
+log = logging.getLogger("clew")
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a replay begins: what boxes and sources held after an epoch. Without a checkpoint, before the first."""
+
+    epoch: int = 0
+    stamp: int = 0
+    states: BoxStates = field(default_factory=BoxStates)
+    progress: Mapping[str, Number | None] = field(default_factory=dict)
 
 
 def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
@@ -36,16 +51,44 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
     check_continues(plan, known, store)
     streams = {name: _stream_state(store, step.source) for name, step in plan.sources.items()}
     finished = bool(store.state.sources.get("finished"))
-    new_outputs = [s for s in plan.stored if s not in store.state.streams and s not in plan.sources]
+    known_streams = {*known["outputs"], *known["kept"]}
+    new_outputs = [s for s in plan.stored if s not in known_streams and s not in plan.sources]
     new_kernels = [n for n in plan.kernels if step_mark(plan, n) not in known["kernels"]]
     if new_outputs or new_kernels:
         return _rebuild(plan, store, lane, streams, new_outputs, finished)
-    states, start = BoxStates(), 0
-    if store.state.checkpoint is not None:
-        tables, meta = store.read_checkpoint(store.state.checkpoint)
-        states, start = states_from(plan, tables, meta), meta["epoch"]
-    states, replayed, _ = _replay(plan, store, lane, states, start, keep=())
-    return Memory(streams, states, replayed, store.state.epoch - start, finished)
+    start = _start(plan, store)
+    states, replayed, _ = _replay(plan, store, lane, start, keep=())
+    return Memory(streams, states, replayed, store.state.epoch - start.epoch, finished)
+
+
+def _start(plan: Plan, store: Store) -> Start:
+    """The newest checkpoint that can be read and from which everything since is archived; else the beginning."""
+    gone = {n: store.state.streams[n].gone for n in plan.sources if n in store.state.streams}
+    horizon = max((g.stamp or 0 for g in gone.values() if g is not None), default=0)
+    problems: list[str] = []
+    for name in reversed(store.state.checkpoints):
+        try:
+            tables, meta = store.read_checkpoint(name)
+        except StoreError as error:
+            problems.append("; ".join([error.message, *error.details]))
+            continue
+        if meta["stamp"] < horizon or any(step_mark(plan, n) not in tables for n in plan.kernels):
+            break  # so are those before it
+        if problems:
+            log.warning("recovering from the older checkpoint '%s': %s", name, "; ".join(problems))
+        return Start(meta["epoch"], meta["stamp"], states_from(plan, tables, meta), meta["sources"])
+    if horizon:
+        raise StoreError(
+            f"store '{store.layout.root}' has no checkpoint left from which its boxes can go on",
+            details=[
+                *problems[:3],
+                *(f"stream '{n}' has aged out up to seq {g.seq}" for n, g in gone.items() if g is not None),
+            ],
+            hint="restore the folder 'checkpoints' from a backup; nothing else is damaged, and streams can be read",
+        )
+    if problems:
+        log.warning("recovering from the whole archive: %s", "; ".join(problems[:3]))
+    return Start()
 
 
 def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
@@ -56,10 +99,12 @@ def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
         **known["outputs"],
         **known["kept"],
     }
+    past = known.get("past", {})
     for stream, box in plan.network.stored.items():
-        if stream not in stored_then or plan.prints[box] == known["prints"][stored_then[stream]]:
+        print_then = known["prints"][stored_then[stream]] if stream in stored_then else past.get(stream)
+        if print_then is None or plan.prints[box] == print_then:
             continue
-        details = list(_differences(plan, known, then, box, stored_then[stream]))
+        details = list(_differences(plan, known, then, box, stored_then[stream])) if stream in stored_then else []
         raise NetworkChanged(
             f"stream '{stream}' of store '{store.layout.root}' was made by another network",
             details=details or ["a box that feeds it means something else now"],
@@ -104,19 +149,25 @@ def _rebuild(
                 ],
                 hint="use a new store for the new network",
             )
-    states, _, flows = _replay(plan, store, lane, BoxStates(), 0, keep=tuple(new))
+    states, _, flows = _replay(plan, store, lane, Start(), keep=tuple(new))
     number = store.state.epoch + 1
-    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan))
-    for stream in new:
-        rows = flows[stream]
-        table = stored.derived_bucket(rows, 1, number)
-        change = record.folder("streams", stream)
-        change.schema, change.seq = table.schema, len(rows)
-        if len(rows):
-            change.add.append(store.write_bucket("streams", stream, table))
-    tables, meta = checkpoint_tables(plan, states)
-    meta |= {"epoch": number, "sources": {n: s.progress for n, s in streams.items()}}
-    record.checkpoint = store.write_checkpoint(number, tables, meta)
+    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan, store.state.network))
+    try:
+        for stream in new:
+            folder = store.state.streams.get(stream)
+            last = folder.seq if folder else 0  # an output that was away for a while has its first rows
+            rows = flows[stream].slice(last, len(flows[stream]))
+            table = stored.derived_bucket(rows, last + 1, number)
+            change = record.folder("streams", stream)
+            change.schema, change.seq = table.schema, last + len(rows)
+            if len(rows):
+                change.add.append(store.write_bucket("streams", stream, table))
+        tables, meta = checkpoint_tables(plan, states)
+        meta |= checkpoint_meta(record, {n: s.progress for n, s in streams.items()})
+        record.checkpoint = store.write_checkpoint(number, tables, meta)
+    except BaseException:
+        store.discard(record)
+        raise
     store.commit(record)
     return Memory(streams, states, 0, 0, finished)
 
@@ -145,14 +196,15 @@ def _stream_state(store: Store, source: Source) -> StreamState:
 
 
 def _replay(
-    plan: Plan, store: Store, lane: DriverLane, states: BoxStates, since: int, keep: tuple[str, ...]
+    plan: Plan, store: Store, lane: DriverLane, start: Start, keep: tuple[str, ...]
 ) -> tuple[BoxStates, int, dict[str, Rows]]:
-    """Run what was admitted after epoch `since` through the boxes; the rows of the streams to keep."""
-    archive = {name: _archived(store, step.source, since) for name, step in plan.sources.items()}
-    moves = stored.moves_since(store, since)
+    """Run what was admitted after the start through the boxes; the rows of the streams to keep."""
+    archive = {name: _archived(store, step.source, start.epoch) for name, step in plan.sources.items()}
+    moves = stored.moves_since(store, start.epoch)
     parts: dict[str, list[Rows]] = {s: [plan_empty(plan, s)] for s in keep}
     emitted = dict.fromkeys(plan.stored, 0)
-    progress = _progress_before(plan, store, since)
+    states = start.states
+    progress = {name: start.progress.get(name) for name in plan.sources}
     for low, high in _chunks(archive, moves):
         rows, steps = {}, {}
         finish = None
@@ -171,7 +223,7 @@ def _replay(
             emitted[stream] += len(result.flows[step_name])
         for stream in keep:
             parts[stream].append(result.flows[plan.stored[stream]])
-    _check_same(plan, store, since, emitted, keep)
+    _check_same(plan, store, start, emitted, keep)
     return states, sum(len(r) for r in archive.values()), {s: Rows.concat(p) for s, p in parts.items()}
 
 
@@ -186,15 +238,6 @@ def _archived(store: Store, source: Source, since: int) -> Rows:
     return stored.archived_rows(source.name, table.combine_chunks())
 
 
-def _progress_before(plan: Plan, store: Store, since: int) -> dict[str, Number | None]:
-    """Each source's progress as of epoch `since`, which its checkpoint remembers."""
-    found: dict[str, Number | None] = dict.fromkeys(plan.sources)
-    if since and store.state.checkpoint is not None:
-        _, meta = store.read_checkpoint(store.state.checkpoint)
-        found |= {name: meta["sources"].get(name) for name in plan.sources}
-    return found
-
-
 def _chunks(archive: Mapping[str, Rows], moves: list[stored.Move]) -> list[tuple[int, int]]:
     """Ranges of stamps of about CHUNK rows, each with at most one move of progress, at its end."""
     stamps = np.sort(np.concatenate([np.empty(0, np.int64), *(r.stamp for r in archive.values())]))
@@ -206,20 +249,17 @@ def _chunks(archive: Mapping[str, Rows], moves: list[stored.Move]) -> list[tuple
     return list(pairwise(edges))
 
 
-def _check_same(plan: Plan, store: Store, since: int, emitted: Mapping[str, int], new: tuple[str, ...]) -> None:
+def _check_same(plan: Plan, store: Store, start: Start, emitted: Mapping[str, int], new: tuple[str, ...]) -> None:
     """A replay that gives another number of rows than was stored means that something is not deterministic."""
     for stream, count in emitted.items():
         folder = store.state.streams.get(stream)
         if folder is None or stream in plan.sources or stream in new:
             continue
-        live = folder.rows + (folder.gone.rows if folder.gone else 0)
-        expected = live if not since else store_rows_after(store, stream, since)
+        expected = folder.rows
+        if start.epoch:
+            expected = len(store.read_table(stream, [STAMP], {STAMP: (start.stamp + 1, None)}))
         if count != expected:
             raise BoxFailed(
                 f"replaying the archive gives {count} rows of output '{stream}', the store has {expected}",
                 hint="user code behind it gives other results than before; they must depend on its arguments alone",
             )
-
-
-def store_rows_after(store: Store, stream: str, epoch: int) -> int:
-    return len(store.read_table(stream, [stored.EPOCH], {stored.EPOCH: (epoch + 1, None)}))

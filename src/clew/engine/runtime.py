@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from clew.archive.layout import checkpoint_epoch
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.admission import Admission, StreamState, admit, source_steps, stamp_streams
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
-from clew.engine.marks import checkpoint_tables, network_facts
+from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
 from clew.engine.plan import Plan
 from clew.model.axis import Axis, Number, axis_end, span_of
 from clew.model.rows import Ints
@@ -29,6 +30,7 @@ from clew.network.boxes import Source
 
 CHECKPOINT_ROWS = 200_000
 CHECKPOINT_EPOCHS = 64
+CHECKPOINTS_KEPT = 8
 AGE_SHARE = 8  # buckets age out once they are an eighth of the archive
 
 Lanes = Callable[[int], Lane[Any]]  # the lane for an epoch of so many rows
@@ -108,19 +110,24 @@ class Runtime:
         number = self.store.state.epoch + 1
         flows = {name: self._flow(name, arrival, admitted, lane) for name in self.plan.sources}
         result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
-        record = self._record(number, arrival, admitted, result, lane)
-        memory = self._next_memory(admitted, result)
-        aged = self._age_out(record, memory)
-        if aged or self._checkpoint_due(memory, result):
-            memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
-            tables, meta = checkpoint_tables(self.plan, memory.boxes)
-            meta |= {"epoch": number, "sources": {n: s.progress for n, s in memory.streams.items()}}
-            record.checkpoint = self.store.write_checkpoint(number, tables, meta)
-        seconds = time.perf_counter() - started
-        summary = self._summary(number, arrival, admitted, result, seconds, lane)
-        record.boxes = self._measures(summary, admitted, result, arrival)
+        record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
+        try:
+            self._fill(record, arrival, admitted, result, lane)
+            memory = self._next_memory(admitted, result)
+            aged = self._age_out(record, memory)
+            if aged or self._checkpoint_due(memory, result):
+                memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
+                self._checkpoint(record, memory)
+            seconds = time.perf_counter() - started
+            summary = self._summary(number, arrival, admitted, result, seconds, lane)
+            record.boxes = self._measures(summary, admitted, result, arrival)
+        except BaseException:
+            self.store.discard(record)
+            raise
         self.store.commit(record)
         self.memory = memory
+        if record.checkpoint is not None:
+            self.store.drop_checkpoints(before=self._oldest_needed())
         return replace(summary, seconds=time.perf_counter() - started)
 
     # --- admission ---
@@ -168,15 +175,16 @@ class Runtime:
 
     # --- commit ---
 
-    def _record(
-        self, number: int, arrival: Arrival, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]
-    ) -> EpochRecord:
-        record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
+    def _fill(
+        self, record: EpochRecord, arrival: Arrival, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]
+    ) -> None:
+        """Write the epoch's buckets and name them in its record."""
+        number = record.epoch
         self._add(record, "moves", stored.moves_table(admitted.moves, number))
         if admitted.finish is not None:
             record.sources = {"finished": number}
-        if self.store.state.network is None or self.store.state.network["prints"] != self.plan.prints:
-            record.network = network_facts(self.plan)
+        if not is_current(self.plan, self.store.state.network):
+            record.network = network_facts(self.plan, self.store.state.network)
         for name, made in admitted.admissions.items():
             self._source_change(record, name, made)
         self._stored_changes(record, admitted, result, lane)
@@ -193,7 +201,6 @@ class Runtime:
                 port = f".{part.port}" if part.port else ""
                 self._add(record, f"late.{box}{port}", table)
         self.store.compact(record)
-        return record
 
     def _source_change(self, record: EpochRecord, name: str, made: Admission) -> None:
         after = made.state
@@ -242,9 +249,7 @@ class Runtime:
             folder = self.store.state.streams.get(name)
             if folder is None:
                 continue
-            paths = self.store.age_out_plan(name, progress - span_of(source.retention, kind, "retention"))
-            merged = {path for merge in record.folder("streams", name).merges for path in merge.remove}
-            paths = [path for path in paths if path not in merged]
+            paths = self.store.age_out_plan(name, progress - span_of(source.retention, kind, "retention"), record)
             if sum(folder.files[path].rows for path in paths) * AGE_SHARE > folder.rows:
                 record.folder("streams", name).age_out = paths
                 aged = True
@@ -268,6 +273,27 @@ class Runtime:
         return rows >= max(CHECKPOINT_ROWS, held) or (
             memory.epochs_since_checkpoint >= CHECKPOINT_EPOCHS and rows * 4 >= held
         )
+
+    def _checkpoint(self, record: EpochRecord, memory: Memory) -> None:
+        tables, meta = checkpoint_tables(self.plan, memory.boxes)
+        meta |= checkpoint_meta(record, {n: s.progress for n, s in memory.streams.items()})
+        record.checkpoint = self.store.write_checkpoint(record.epoch, tables, meta)
+
+    def _oldest_needed(self) -> int:
+        """The epoch before which no checkpoint is worth its place.
+
+        The newest few are kept against damage. Once rows have aged out, so are all back to the newest one that
+        stands before every archived row: from there boxes can be run over whatever the archive still holds.
+        Together they hold no more rows than were admitted in that time: see `_checkpoint_due`.
+        """
+        epochs = [checkpoint_epoch(name) or 0 for name in self.store.state.checkpoints]
+        needed = epochs[-CHECKPOINTS_KEPT:][0]
+        folders = [f for n, f in self.store.state.streams.items() if n in self.plan.sources]
+        if all(f.gone is None for f in folders):
+            return needed
+        oldest = [next(iter(f.files.values())).stats[stored.EPOCH][0] for f in folders if f.files]
+        standing = [e for e in epochs if all(e < (first or 0) for first in oldest)]
+        return min(needed, standing[-1] if standing else 0)
 
     # --- what is told ---
 

@@ -77,8 +77,8 @@ def check_reference(network: Network, actions: Sequence[Action], folder: Path) -
         _compare(
             [_origin(m) for m in made.inner], [_without(r, ("box", "_ident")) for r in origins], f"origins of {box}"
         )
-        idents = [f"_ident={m.ident}" for m in made.inner if m.ident is not None]
-        _compare([(i,) for i in idents], [(r[3],) for r in origins if idents], f"idents of {box}")
+        known = [(row, m.ident) for row, m in zip(origins, made.inner, strict=True) if m.ident is not None]
+        _compare([(f"_ident={ident}",) for _, ident in known], [(row[3],) for row, _ in known], f"idents of {box}")
         if made.late is not None:
             late = [(row[-1],) for row in found.get(f"late.{box}", [])]
             _compare(sorted((f"_stamp={stamp}",) for stamp, _ in made.late), sorted(late), f"late rows of {box}")

@@ -357,7 +357,7 @@ def _over_lists(box: Apply, schema: pa.Schema) -> Callable[..., Any]:
         return pa.table([pa.array([r[f.name] for r in rows], f.type) for f in schema], schema=schema)
 
     def one(row: Row) -> Row:
-        return dict(box.function(table([row])).to_pylist()[0])
+        return dict(box.function(table([row])).select(box.schema.names).to_pylist()[0])
 
     def stateful(state: Any, rows: Sequence[Row]) -> tuple[Any, list[tuple[int, int, Row]]]:
         after, out = box.function(state, table(rows))
@@ -365,7 +365,7 @@ def _over_lists(box: Apply, schema: pa.Schema) -> Callable[..., Any]:
         return after, [(r.get("_from", r["_row"]), r["_row"], {n: r[n] for n in box.schema.names}) for r in made]
 
     def opaque(rows: Sequence[Row]) -> list[Row]:
-        return list(box.function(table(rows)).to_pylist())
+        return list(box.function(table(rows)).select(box.schema.names).to_pylist())
 
     forms: dict[str, Callable[..., Any]] = {"rows": one, "stateful": stateful, "opaque": opaque}
     return forms[box.how]

@@ -10,6 +10,7 @@ from clew.operators.base import Kernel
 from clew.operators.windows.anchored import AnchoredKernel
 from clew.operators.windows.clock import ClockKernel
 from clew.operators.windows.count import CountKernel
+from clew.operators.windows.panes import PaneKernel, takes_panes
 from clew.operators.windows.prefix import PrefixKernel
 
 
@@ -26,6 +27,8 @@ def window_kernel(
         return PrefixKernel(window, by, calls, schema)
     if window.anchor == "tuple":
         return AnchoredKernel(window, by, calls, schema)
+    if takes_panes(window, calls, schema):
+        return PaneKernel(window, by, calls, schema)
     return ClockKernel(window, by, calls, schema)
 
 

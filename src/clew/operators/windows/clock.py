@@ -35,7 +35,7 @@ MOST_LISTED = 16_000_000  # rows of windows that are not ranges; beyond, a call 
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """Rows of a call up to a stamp, where they stand, the first window each can enter, and progress before them."""
 
     rows: Rows
@@ -44,7 +44,7 @@ class _Part:
     start: Number | None
     limit: int
 
-    def halves(self, steps: Steps, lowest: Number) -> tuple[_Part, _Part]:
+    def halves(self, steps: Steps, lowest: Number) -> tuple[Part, Part]:
         """Two parts, cut between two stamps. Assumes: the rows have at least two."""
         stamp = self.rows.stamp
         middle = int(np.searchsorted(stamp, stamp[len(stamp) // 2]))
@@ -52,8 +52,8 @@ class _Part:
         at = int(stamp[middle])
         between = steps.before(stamp[middle : middle + 1], lowest)[0].item()
         return (
-            _Part(self.rows.slice(0, middle), self.on[:middle], self.opened[:middle], self.start, at),
-            _Part(self.rows.slice(middle), self.on[middle:], self.opened[middle:], between, self.limit),
+            Part(self.rows.slice(0, middle), self.on[:middle], self.opened[:middle], self.start, at),
+            Part(self.rows.slice(middle), self.on[middle:], self.opened[middle:], between, self.limit),
         )
 
 
@@ -90,10 +90,10 @@ class ClockKernel(WindowKernel):
         late.add(behind, f"every window that holds its '{self.column}' has closed")
         taken = inside & (first <= last) & ~behind
         opened = np.maximum(first, self.ends.index(before) + 1)  # what has closed before is not entered
-        part = _Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
+        part = Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
         return join_emissions(list(self._run(state, part, steps)), late.refused())
 
-    def _run(self, state: State, part: _Part, steps: Steps) -> Iterator[Emission]:
+    def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
         block = self._by_value(self.layout(state, part.rows, {ON: part.on}))
         on = block.extra[ON]
         floor = self.ends.index_of(part.start)

@@ -1,0 +1,83 @@
+"""What a benchmark is, and how one is run and written down."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from clew.bench.figures import Case, Figure, figure
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Samples:
+    """All that a run measured: per case the value of each round, and the raw seconds, bytes and counts behind it."""
+
+    cases: dict[str, list[float]] = field(default_factory=dict)
+    raw: list[dict[str, Any]] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, case: str, value: float) -> None:
+        self.cases.setdefault(case, []).append(value)
+
+    def measured(self, **facts: Any) -> None:
+        self.raw.append(facts)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark: its cases, and the function that measures them. `quick` ends within a minute."""
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+    run: Callable[[bool, Progress], Samples]
+
+
+def environment() -> dict[str, Any]:
+    """Where a benchmark ran."""
+    packages = ("clew", "pyspark", "pyarrow", "numpy", "pandas", "deltalake")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": memory,
+        "packages": {name: version(name) for name in packages},
+    }
+
+
+def measure(bench: Bench, quick: bool, progress: Progress) -> dict[str, Any]:
+    """Run a benchmark; its JSON: environment, figures, every sample."""
+    started_at, started = dt.datetime.now(dt.UTC), time.perf_counter()
+    samples = bench.run(quick, progress)
+    return {
+        "bench": bench.name,
+        "title": bench.title,
+        "quick": quick,
+        "started_at": started_at.isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - started, 1),
+        "environment": environment(),
+        "figures": [f.to_json() for f in figures(bench.cases, samples.cases)],
+        "samples": samples.cases,
+        "raw": samples.raw,
+        "notes": samples.notes,
+    }
+
+
+def figures(cases: Sequence[Case], samples: Mapping[str, Sequence[float]]) -> list[Figure]:
+    return [figure(case, samples[case.name]) for case in cases if samples.get(case.name)]
+
+
+def write(result: Mapping[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(result, indent=1) + "\n")

@@ -1,0 +1,159 @@
+"""Documents that run: their code blocks are executed, and what they print is compared with what they say.
+
+A ```python block runs in the namespace of its document; one that begins with `# NAME.py` is also written to that
+file. A ```console block holds lines `$ clew ...`; a last comment `# exit 1` says that a line fails so. A block
+```text output (or, behind a console block, one with stdout and stderr in that order) says what the block before it
+prints. Everything of one document happens in one empty folder, whose path is left out of what is printed.
+
+    python -m tools.documents README.md docs/tutorial.md     # write what is printed into the output blocks
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import linecache
+import os
+import re
+import shlex
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_FENCE = re.compile(r"^```(\w*)[ ]?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r"# (\w+\.py)\n")
+_EXIT = re.compile(r"\s+# exit (\d+)$")
+# What differs from run to run is written as the document has it.
+_VOLATILE = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|pid \d+|seconds=[\d.]+")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its language, the words behind it, its text, where that stands, and its line."""
+
+    language: str
+    words: str
+    text: str
+    span: tuple[int, int]
+    line: int
+
+    @property
+    def is_output(self) -> bool:
+        return self.language == "text" and self.words == "output"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A block that has run: what it printed, and the output block that says so, if there is one."""
+
+    block: Block
+    printed: str
+    expected: Block | None
+
+
+def documents() -> list[Path]:
+    """All documents whose blocks are to run."""
+    return [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(text: str) -> list[Block]:
+    return [
+        Block(m[1], m[2].strip(), m[3], m.span(3), text.count("\n", 0, m.start()) + 1) for m in _FENCE.finditer(text)
+    ]
+
+
+def run(document: Path, folder: Path) -> Iterator[Ran]:
+    """Run the blocks of a document one after another in an empty folder."""
+    found = blocks(document.read_text())
+    names: dict[str, object] = {"__name__": "__main__"}
+    with contextlib.chdir(folder), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number, block in enumerate(found):
+            if block.language not in ("python", "console"):
+                continue
+            after = found[number + 1] if number + 1 < len(found) and found[number + 1].is_output else None
+            try:
+                printed = _python(block, number, names) if block.language == "python" else _console(block)
+            except Exception as error:
+                raise AssertionError(f"{document.name}:{block.line} fails: {type(error).__name__}: {error}") from error
+            yield Ran(block, printed.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", ""), after)
+
+
+def same(printed: str, expected: str) -> bool:
+    """Whether two outputs are the same, blanks at the ends of lines and what no two runs share left aside."""
+    return _plain(printed) == _plain(expected)
+
+
+def _plain(text: str) -> list[str]:
+    lines = [re.sub(r"  +", "  ", _VOLATILE.sub("?", line)).strip() for line in text.strip().splitlines()]
+    return [line for line in lines if line]
+
+
+def _python(block: Block, number: int, names: dict[str, object]) -> str:
+    named = _FILE.match(block.text)
+    file = named[1] if named else f"block{number}.py"
+    if named:
+        Path(file).write_text(block.text)
+    # A box is named after the variable in its source line, which is looked up here.
+    linecache.cache[file] = (len(block.text), None, block.text.splitlines(keepends=True), file)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(block.text, file, "exec"), names)
+    return out.getvalue()
+
+
+def _console(block: Block) -> str:
+    printed = ""
+    for line in block.text.splitlines():
+        if not line.startswith("$ clew "):
+            continue
+        expected = _EXIT.search(line)
+        words = shlex.split(_EXIT.sub("", line)[2:])
+        code, text = _clew(words[1:])
+        wanted = int(expected[1]) if expected else 0
+        assert code == wanted, f"`{line}` ends with {code}, not {wanted}:\n{text}"
+        printed += text
+    return printed
+
+
+def _clew(arguments: list[str]) -> tuple[int, str]:
+    """The command line in this process: exit code, and what went to stdout, then to stderr."""
+    from clew.cli.app import app
+
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    before = os.environ.get("PATH", "")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            app(arguments)
+    except SystemExit as end:
+        code = end.code
+    finally:
+        os.environ["PATH"] = before
+    return int(str(code or 0)), out.getvalue() + err.getvalue()
+
+
+def update(document: Path) -> int:
+    """Write what a document's blocks print into its output blocks; how many have changed."""
+    text, edits = document.read_text(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for ran in run(document, Path(folder)):
+            if ran.expected is not None and not same(ran.printed, ran.expected.text):
+                edits.append((ran.expected.span, ran.printed.strip("\n") + "\n"))
+    for (start, end), new in reversed(edits):
+        text = text[:start] + new + text[end:]
+    document.write_text(text)
+    return len(edits)
+
+
+if __name__ == "__main__":
+    from clew.engine.spark_session import local_session
+
+    local_session(cores=2, memory="2g")
+    for given in map(Path, sys.argv[1:]):
+        print(f"{given}: {update(given.resolve())} output blocks written", file=sys.stderr)
