@@ -1,9 +1,11 @@
 """Documents that run: their code blocks are executed, and what they print is compared with what they say.
 
 A ```python block runs in the namespace of its document; one that begins with `# NAME.py` is also written to that
-file. A ```console block holds lines `$ clew ...`; a last comment `# exit 1` says that a line fails so. A block
-```text output (or, behind a console block, one with stdout and stderr in that order) says what the block before it
-prints. Everything of one document happens in one empty folder, whose path is left out of what is printed.
+file. A ```console block holds lines `$ clew ...`; a last comment `# exit 1` says that a line fails so. A block with a
+file's name behind its language, as ```csv readings.csv, is written to that file. A block ```text output (or, behind a
+console block, one with stdout and stderr in that order) says what the block before it prints; with
+```text output, numbers vary the digits in it are not compared. Everything of one document happens in one empty
+folder, whose path is left out of what is printed.
 
     python -m tools.documents README.md docs/tutorial.md     # write what is printed into the output blocks
 """
@@ -24,8 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+VARYING = "output, numbers vary"
 _FENCE = re.compile(r"^```(\w*)[ ]?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\w+\.py)\n")
+_NAMED = re.compile(r"\w[\w-]*\.\w+")
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 # What differs from run to run is written as the document has it.
 _VOLATILE = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|pid \d+|seconds=[\d.]+")
@@ -43,7 +47,17 @@ class Block:
 
     @property
     def is_output(self) -> bool:
-        return self.language == "text" and self.words == "output"
+        return self.language == "text" and self.words in ("output", VARYING)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is the text of a file that its words name."""
+        return self.language != "python" and _NAMED.fullmatch(self.words) is not None
+
+    def says(self, printed: str) -> bool:
+        """Whether an output block says this, blanks at the ends of lines and what no two runs share left aside."""
+        numbers = self.words == VARYING
+        return _plain(printed, numbers) == _plain(self.text, numbers)
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,8 @@ def run(document: Path, folder: Path) -> Iterator[Ran]:
     with contextlib.chdir(folder), warnings.catch_warnings():
         warnings.simplefilter("error")
         for number, block in enumerate(found):
+            if block.is_file:
+                Path(block.words).write_text(block.text)
             if block.language not in ("python", "console"):
                 continue
             after = found[number + 1] if number + 1 < len(found) and found[number + 1].is_output else None
@@ -83,14 +99,12 @@ def run(document: Path, folder: Path) -> Iterator[Ran]:
             yield Ran(block, printed.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", ""), after)
 
 
-def same(printed: str, expected: str) -> bool:
-    """Whether two outputs are the same, blanks at the ends of lines and what no two runs share left aside."""
-    return _plain(printed) == _plain(expected)
-
-
-def _plain(text: str) -> list[str]:
-    lines = [re.sub(r"  +", "  ", _VOLATILE.sub("?", line)).strip() for line in text.strip().splitlines()]
-    return [line for line in lines if line]
+def _plain(text: str, numbers: bool) -> list[str]:
+    """The lines of an output without what differs from run to run; without any digit if `numbers` vary."""
+    lines = [_VOLATILE.sub("?", line) for line in text.strip().splitlines()]
+    lines = [re.sub(r"\d[\d.,]*", "?", line) for line in lines] if numbers else lines
+    plain = [re.sub(r"  +", "  ", line).strip() for line in lines]
+    return [line for line in plain if line]
 
 
 def _python(block: Block, number: int, names: dict[str, object]) -> str:
@@ -143,7 +157,7 @@ def update(document: Path) -> int:
     text, edits = document.read_text(), []
     with tempfile.TemporaryDirectory() as folder:
         for ran in run(document, Path(folder)):
-            if ran.expected is not None and not same(ran.printed, ran.expected.text):
+            if ran.expected is not None and not ran.expected.says(ran.printed):
                 edits.append((ran.expected.span, ran.printed.strip("\n") + "\n"))
     for (start, end), new in reversed(edits):
         text = text[:start] + new + text[end:]

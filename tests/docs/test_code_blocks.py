@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tools.documents import ROOT, blocks, documents, run, same
+from tools.documents import ROOT, blocks, documents, run
 
 
 @pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
@@ -17,7 +17,7 @@ def test_the_blocks_of_a_document_run_and_print_what_it_says(
     wrong = [
         f"line {ran.block.line} prints\n{ran.printed}\nand not\n{ran.expected.text}"
         for ran in run(document, tmp_path)
-        if ran.expected is not None and not same(ran.printed, ran.expected.text)
+        if ran.expected is not None and not ran.expected.says(ran.printed)
     ]
     assert not wrong, "\n".join(wrong)
 
