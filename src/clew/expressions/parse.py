@@ -84,6 +84,18 @@ def tokens_of(sql: str, *, what: str = "this is", at: str | None = None) -> list
     return tokens
 
 
+def split_alias(sql: str) -> tuple[str, str | None]:
+    """An expression and the name it gives itself with AS, if it does.
+
+    >>> split_alias("cast(price AS LONG) AS whole"), split_alias("cast(price AS LONG)")
+    (('cast(price AS LONG)', 'whole'), ('cast(price AS LONG)', None))
+    """
+    tokens = tokens_of(sql)
+    if len(tokens) > 2 and tokens[-2].token_type.name == "ALIAS":
+        return sql[: tokens[-2].start].strip(), str(tokens[-1].text)
+    return sql, None
+
+
 def columns_of(expr: exp.Expr) -> list[str]:
     """The names of the columns an expression reads, without qualifier, in order of first use.
 

@@ -6,9 +6,11 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from sqlglot import exp
+
 from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest
 from clew.expressions.aggregates import UserFunction, split_aggregates
-from clew.expressions.parse import check_expression, parse_expression
+from clew.expressions.parse import check_expression, parse_expression, split_alias
 from clew.model.axis import Span
 from clew.model.schema import parse_schema
 from clew.model.types import parse_type
@@ -358,14 +360,16 @@ class _Maker:
         return text
 
     def aliased(self, column: Any) -> tuple[str, str]:
+        """An expression and its name: the one behind AS, or that of the column it is."""
         text = column_text(column)
-        parsed = parse_expression(text)
-        alias = parsed.alias_or_name
+        body, alias = split_alias(text)
+        parsed = parse_expression(body, what=f"{self.what} projects", at=self.at)
+        if alias is None and isinstance(parsed, exp.Column):
+            alias = parsed.name
         if not alias:
             raise SyntaxProblem(
                 f"{self.what} projects '{text}' without a name", hint=f"write '{text} AS name'", at=self.at
             )
-        body = parsed.this.sql(dialect="spark") if parsed.key == "alias" else text
         return self.expression(body, "projects"), alias
 
     def aggregations(
