@@ -32,7 +32,9 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _NAMED = re.compile(r"\w[\w-]*\.\w+")
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 # What differs from run to run is written as the document has it.
-_VOLATILE = re.compile(r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|pid \d+|seconds=[\d.]+")
+_VOLATILE = re.compile(
+    r"\d+(\.\d+)? (s|ms|B|kB|MB)\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|pid \d+|seconds=[\d.]+|(?<=\.md:)\d+"
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def run(document: Path, folder: Path) -> Iterator[Ran]:
                 continue
             after = found[number + 1] if number + 1 < len(found) and found[number + 1].is_output else None
             try:
-                printed = _python(block, number, names) if block.language == "python" else _console(block)
+                printed = _python(block, document, names) if block.language == "python" else _console(block)
             except Exception as error:
                 raise AssertionError(f"{document.name}:{block.line} fails: {type(error).__name__}: {error}") from error
             yield Ran(block, printed.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", ""), after)
@@ -107,16 +109,17 @@ def _plain(text: str, numbers: bool) -> list[str]:
     return [line for line in plain if line]
 
 
-def _python(block: Block, number: int, names: dict[str, object]) -> str:
+def _python(block: Block, document: Path, names: dict[str, object]) -> str:
     named = _FILE.match(block.text)
-    file = named[1] if named else f"block{number}.py"
+    file, text = document.name, "\n" * block.line + block.text  # so that errors name the document's lines
     if named:
-        Path(file).write_text(block.text)
+        file, text = named[1], block.text
+        Path(file).write_text(text)
     # A box is named after the variable in its source line, which is looked up here.
-    linecache.cache[file] = (len(block.text), None, block.text.splitlines(keepends=True), file)
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(block.text, file, "exec"), names)
+        exec(compile(text, file, "exec"), names)
     return out.getvalue()
 
 
