@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from clew.bench.figures import Case, Figure, figure
@@ -42,6 +40,10 @@ class Bench:
     cases: tuple[Case, ...]
     run: Callable[[bool, Progress], Samples]
 
+    def to_json(self) -> dict[str, Any]:
+        """Its name, and its cases with their aims."""
+        return {"name": self.name, "title": self.title, "cases": [asdict(case) for case in self.cases]}
+
 
 def environment() -> dict[str, Any]:
     """Where a benchmark ran."""
@@ -68,6 +70,7 @@ def measure(bench: Bench, quick: bool, progress: Progress) -> dict[str, Any]:
         "started_at": started_at.isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - started, 1),
         "environment": environment(),
+        "cases": bench.to_json()["cases"],
         "figures": [f.to_json() for f in figures(bench.cases, samples.cases)],
         "samples": samples.cases,
         "raw": samples.raw,
@@ -77,7 +80,3 @@ def measure(bench: Bench, quick: bool, progress: Progress) -> dict[str, Any]:
 
 def figures(cases: Sequence[Case], samples: Mapping[str, Sequence[float]]) -> list[Figure]:
     return [figure(case, samples[case.name]) for case in cases if samples.get(case.name)]
-
-
-def write(result: Mapping[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(result, indent=1) + "\n")

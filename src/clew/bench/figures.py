@@ -13,13 +13,24 @@ Better = Literal["higher", "lower"]
 
 @dataclass(frozen=True)
 class Case:
-    """One figure of a benchmark: what is compared, and what it should reach (None: it is reported only)."""
+    """One figure of a benchmark: what is compared, and what it should reach (None: it is reported only).
+
+    The figure of a `worst` case is the worst sample, not the median: a tuple lost in one round of twenty is lost.
+    """
 
     name: str
     what: str
     unit: str
     better: Better
     aim: float | None = None
+    worst: bool = False
+
+    def aim_text(self) -> str:
+        """
+        >>> Case("q2", "", "ratio", "higher", 2.0).aim_text()
+        '>= 2'
+        """
+        return "" if self.aim is None else f"{'>=' if self.better == 'higher' else '<='} {self.aim:g}"
 
 
 @dataclass(frozen=True)
@@ -41,11 +52,13 @@ class Figure:
 
 def figure(case: Case, samples: Sequence[float]) -> Figure:
     """The figure of a case from its samples, one per round."""
-    low, high = interval(samples)
+    low, high = (min(samples), max(samples)) if case.worst else interval(samples)
+    worst = high if case.better == "lower" else low
+    value = worst if case.worst else statistics.median(samples)
     met = None
     if case.aim is not None:
-        met = low >= case.aim if case.better == "higher" else high <= case.aim
-    return Figure(case.name, statistics.median(samples), low, high, case.unit, case.better, case.aim, met)
+        met = worst >= case.aim if case.better == "higher" else worst <= case.aim
+    return Figure(case.name, value, low, high, case.unit, case.better, case.aim, met)
 
 
 def interval(samples: Sequence[float], share: float = 0.9) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -112,23 +113,23 @@ class Timed:
         return slope(self.seconds[0], self.seconds[-1], rows, rows * calls)
 
 
-def timed(size: int, aggregate: str, feed: Sequence[tuple[int, pa.Table]]) -> Timed:
-    """Run all calls through a fresh worker."""
-    worker = Worker(window_plan(size, aggregate))
-    seconds: list[float] = []
-    spent, emitted, total = 0.0, 0, 0.0
-    for first, table in feed:
-        started = time.perf_counter()
-        rows = worker.call(first, table)
-        emitted += len(rows)
-        total += pc.sum(rows.table.column("value0")).as_py() or 0.0
-        spent += time.perf_counter() - started
-        seconds.append(spent)
-    return Timed(tuple(seconds), emitted, total)
+def timed(sizes: Sequence[int], aggregate: str, feed: Sequence[tuple[int, pa.Table]]) -> dict[int, Timed]:
+    """Run all calls through a fresh worker per size, call by call in turn: whatever else goes on hits them alike."""
+    workers = {size: Worker(window_plan(size, aggregate)) for size in sizes}
+    seconds: dict[int, list[float]] = {size: [] for size in sizes}
+    emitted, total = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0.0)
+    for number, (first, table) in enumerate(feed):
+        for size in sizes if number % 2 else sizes[::-1]:
+            started = time.perf_counter()
+            rows = workers[size].call(first, table)
+            emitted[size] += len(rows)
+            total[size] += pc.sum(rows.table.column("value0")).as_py() or 0.0
+            seconds[size].append(time.perf_counter() - started)
+    return {size: Timed(tuple(accumulate(seconds[size])), emitted[size], total[size]) for size in sizes}
 
 
 def run(quick: bool, progress: Progress) -> Samples:
-    feed, rounds = (QUICK, 5) if quick else (FULL, 7)
+    feed, rounds = (QUICK, 5) if quick else (FULL, 15)
     samples = Samples(
         notes={
             "tuples": feed.calls * feed.rows,
@@ -145,7 +146,7 @@ def run(quick: bool, progress: Progress) -> Samples:
     for aggregate in [a for a in AGGREGATES if a != "avg"]:
         for number in range(1 if quick else 5):
             progress(f"{aggregate}, round {number + 1}")
-            _cost_round(aggregate, ENDS, number, calls, samples)
+            _cost_round(aggregate, ENDS if quick else SIZES, number, calls, samples)
     del calls
     for number in range(1 if quick else 5):
         progress(f"memory, round {number + 1}")
@@ -157,8 +158,7 @@ def _cost_round(
     aggregate: str, sizes: Sequence[int], number: int, calls: Sequence[tuple[int, pa.Table]], samples: Samples
 ) -> None:
     cost = {}
-    for size in sizes:
-        made = timed(size, aggregate, calls)
+    for size, made in timed(sizes, aggregate, calls).items():
         cost[size] = made.per_tuple(len(calls[0][1]))
         if number >= 0:
             samples.measured(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clew.cli import check, demo, doctor, run, stores
+from clew.cli import bench, check, demo, doctor, run, stores
 from clew.cli.output import verb
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ GROUPS = {
 for panel, verbs in GROUPS.items():
     for call in verbs:
         app.command(rich_help_panel=panel)(verb(call))
+app.command(rich_help_panel="Measure", cls=bench.BenchCommand)(verb(bench.bench))
 
 
 def _version(wanted: bool) -> None:

@@ -167,17 +167,23 @@ def program() -> str:
 
 
 def verb(call: Callable[..., None]) -> Callable[..., None]:
-    """A function `call(out, ...)` as a verb: with `--json` and `-v`, and with every failure told in the house form."""
+    """A function `call(out, ...)` as a verb: with `--json` and `-v`, and with every failure told in the house form.
+
+    A function with a parameter `as_json` declares that option itself, and is given what it holds.
+    """
     given = inspect.signature(call, eval_str=True)
     _, *own = given.parameters.values()
     both = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
         for name, kind in (("as_json", JsonOption), ("verbose", VerboseOption))
+        if name not in given.parameters
     ]
 
     @functools.wraps(call)
-    def run(*, as_json: bool, verbose: bool, **arguments: Any) -> None:
-        out = Out(as_json, verbose)
+    def run(*, as_json: bool | str | None, verbose: bool, **arguments: Any) -> None:
+        out = Out(bool(as_json), verbose)
+        if "as_json" in given.parameters:
+            arguments["as_json"] = as_json
         with failures_told(out), _warnings_told(out):
             call(out, **arguments)
             sys.stdout.flush()
