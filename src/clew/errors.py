@@ -126,6 +126,10 @@ class BatchError(ClewError, ValueError):
     """A batch that as a whole does not fit its stream."""
 
 
+class UnknownEpoch(ClewError, LookupError):
+    """No epoch of that number."""
+
+
 class UnknownStream(ClewError, KeyError):
     """No stream of that name."""
 

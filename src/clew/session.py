@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import logging
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from clew.archive.layout import MANIFEST
 from clew.archive.store import Store
 from clew.engine import stored
-from clew.engine.batches import as_table
+from clew.engine.batches import as_table, one_value
 from clew.engine.catalyst import Catalyst
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
@@ -26,8 +25,8 @@ from clew.engine.runtime import Arrival, Epoch, Runtime
 from clew.engine.spark_session import check_session, local_session
 from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
-from clew.errors import BatchError, Finished, UnknownStream, nearest
-from clew.model.axis import value_on_axis
+from clew.errors import BatchError, Finished, UnknownEpoch, UnknownStream, nearest
+from clew.model.axis import axis_end, value_on_axis
 from clew.network.network import Network
 
 if TYPE_CHECKING:
@@ -133,7 +132,8 @@ class Engine:
     def feed(self, stream: str, batch: Any, *, id: str | None = None) -> Epoch:
         """Admit a batch as one epoch: a list of dicts, an Arrow table, a pandas frame or a Spark DataFrame.
 
-        With an `id`, feeding the same batch again does nothing: it is safe to repeat after any failure.
+        With an `id`, feeding the same batch again does nothing: it is safe to repeat after any failure. Of a
+        streaming DataFrame it takes what is there now, as `run(..., available_now=True)`, and goes on there next time.
         """
         return self.feed_all({stream: batch}, id=id)
 
@@ -141,6 +141,8 @@ class Engine:
         """Admit batches of several streams as one epoch; their tuples are merged by order."""
         self._check_streams(batches)
         self._check_open()
+        if any(is_frame(batch) and batch.isStreaming for batch in batches.values()):
+            return self._feed_streaming(batches, id)
         if id is not None and (seen := self._store.seen(id)) is not None:
             self._deliveries.deliver()
             return Epoch(seen, {}, {}, repeated=True)
@@ -161,6 +163,23 @@ class Engine:
             for path in (path for paths in pieces.values() for path in paths):
                 Path(path).unlink(missing_ok=True)
 
+    def _feed_streaming(self, batches: Mapping[str, Any], id: str | None) -> Epoch:
+        if id is not None:
+            raise BatchError(
+                "a streaming DataFrame was given an id",
+                details=[f"id: {id}"],
+                hint="leave it out: what was taken of a streaming source is never taken again",
+            )
+        before = {name: self._admitted(name) for name in batches}
+        done = self.run(batches, available_now=True)
+        admitted = {name: self._admitted(name) - count for name, count in before.items()}
+        last, repeated = self.last_epoch, not done.epochs
+        return Epoch(last, admitted, {}, done.rejected, done.late, seconds=done.seconds, repeated=repeated)
+
+    def _admitted(self, stream: str) -> int:
+        folder = self._store.state.streams.get(stream)
+        return folder.seq if folder else 0
+
     def run(
         self,
         sources: Mapping[str, Any],
@@ -179,6 +198,8 @@ class Engine:
         """
         self._check_streams(sources)
         self._check_open()
+        if not sources:
+            raise BatchError("run was given no sources", details=[f"sources: {', '.join(self._plan.sources)}"])
         given = [t for t in (trigger, AVAILABLE_NOW if available_now else None, processing_time) if t is not None]
         if len(given) > 1:
             raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
@@ -191,8 +212,12 @@ class Engine:
         self._check_streams([stream])
         self._check_open()
         source = self._plan.sources[stream].source
-        value = dt.datetime.fromisoformat(to) if isinstance(to, str) else to
-        number = value_on_axis(value, source.schema.field(source.order).type)
+        field = source.schema.field(source.order)
+        what = f"stream '{stream}' cannot be advanced to {to!r}"
+        value = one_value(to, field, what)
+        number = None if value is None else value_on_axis(value, field.type)
+        if number is None or abs(number) >= axis_end(field.type):
+            raise BatchError(f"{what}, which is no place in its order", hint="finish() ends all sources")
         return self._epoch(Arrival(advances={stream: number}))
 
     def finish(self) -> Epoch:
@@ -229,6 +254,8 @@ class Engine:
 
         `tids=True` adds a column `tid`, which names each tuple.
         """
+        if as_of is not None and not 0 <= as_of <= self.last_epoch:
+            raise UnknownEpoch(f"there is no epoch {as_of}", details=[f"the last is {self.last_epoch}"])
         if name not in self._store.state.streams and name in self._plan.stored:
             schema = self._plan.steps[self._plan.stored[name]].schema
             return empty_frame(self.spark, schema, tids)
@@ -236,11 +263,36 @@ class Engine:
 
     def rejected(self, name: str | None = None) -> DataFrame:
         """What could not be admitted to a stream, or made a box fail: each tuple whole, with its reason."""
+        if name is not None:
+            self._check_box(name)
         frame = frame_of(self.spark, self._store, "rejected", kind="tables", empty=stored.REJECTED_SCHEMA)
         return frame if name is None else frame.where(frame.name == name)
 
     def late(self, name: str) -> DataFrame:
-        """Tuples that came later than the lateness of a stream, or behind every open window of a box; whole."""
+        """Tuples that came later than the lateness of a stream, or behind every open window of a box; whole.
+
+        Those of a join's or a resample's second input come behind those of the first, in their own columns.
+        """
+        self._check_box(name)
+        end = self._plan.steps[self._plan.ends[name]]
+        start = self._plan.steps[end.inputs[0]] if end.inputs else end
+        empty = stored.late_schema(start.schema)
+        frame = frame_of(self.spark, self._store, f"late.{name}", kind="tables", empty=empty)
+        for port in (1, 2):
+            frame = self._with_port(frame, f"late.{name}.{port}")
+        return frame
+
+    def _with_port(self, frame: DataFrame, table: str) -> DataFrame:
+        if table not in self._store.state.tables:
+            return frame
+        other = frame_of(self.spark, self._store, table, kind="tables")
+        kinds = dict(frame.dtypes)
+        for column, kind in other.dtypes:
+            if kinds.get(column, kind) != kind:
+                other = other.withColumnRenamed(column, f"{column}_right")
+        return frame.unionByName(other, allowMissingColumns=True)
+
+    def _check_box(self, name: str) -> None:
         if name not in self._plan.sources and name not in self._plan.ends:
             known = [*self._plan.ends]
             raise UnknownStream(
@@ -248,9 +300,6 @@ class Engine:
                 details=[f"streams and boxes: {', '.join(known)}"],
                 hint=nearest(name, known),
             )
-        schema = self._plan.steps[self._plan.ends[name]]
-        start = self._plan.steps[schema.inputs[0]] if schema.inputs else schema
-        return frame_of(self.spark, self._store, f"late.{name}", kind="tables", empty=stored.late_schema(start.schema))
 
     def progress(self, epochs: int = 10) -> Any:
         """What the newest epochs did, box by box, as a pandas frame."""

@@ -45,6 +45,14 @@ def as_table(batch: Any, schema: pa.Schema, stream: str) -> tuple[pa.Table, list
     return _from_rows(list(batch), schema)
 
 
+def one_value(value: Any, field: pa.Field, what: str) -> Any:
+    """A value as a column would hold it; `BatchError` if that column could not hold it as it stands."""
+    try:
+        return _column([value], field)[0].as_py()
+    except _ARROW_ERRORS as error:
+        raise BatchError(f"{what}: {_misfit(field, value)}") from error
+
+
 def _from_rows(rows: Sequence[Any], schema: pa.Schema) -> tuple[pa.Table, list[Reject]]:
     names = set(schema.names)
     good: list[Mapping[str, Any]] = []

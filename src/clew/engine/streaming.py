@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.frames import CORRUPT, STREAM, conform, is_frame, scan
@@ -18,7 +20,8 @@ from clew.engine.parquet_files import FILE, files_of, fits, scan_files, with_fil
 from clew.engine.pieces import Scan
 from clew.engine.runtime import Arrival, Epoch
 from clew.engine.typing import spark_schema
-from clew.errors import BatchError, ClewError, SourceFailed
+from clew.errors import BatchError, ClewError, SourceFailed, WindowError
+from clew.model.axis import span_of
 from clew.network.boxes import Source
 
 if TYPE_CHECKING:
@@ -71,7 +74,7 @@ class Streamer:
         if trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
-            writer = writer.trigger(processingTime=trigger)
+            writer = writer.trigger(processingTime=_interval(trigger))
         started = time.monotonic()
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -190,6 +193,17 @@ def _form_of(path: Path, name: str) -> str:
             hint="give a streaming DataFrame: spark.readStream.format(...).load(...)",
         )
     return forms.pop()
+
+
+def _interval(text: str) -> str:
+    try:
+        if span_of(text, pa.timestamp("us"), "processing_time") >= 0:
+            return text
+    except WindowError:
+        pass
+    raise BatchError(
+        f"run cannot read '{text}' as a trigger", hint="'available_now', or how often to make an epoch: '5 seconds'"
+    )
 
 
 def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
