@@ -18,6 +18,7 @@ from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lanes.spark import SparkLane
+from clew.engine.pieces import Batch, scratch
 from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
@@ -146,22 +147,17 @@ class Engine:
         if id is not None and (seen := self._store.seen(id)) is not None:
             self._deliveries.deliver()
             return Epoch(seen, {}, {}, repeated=True)
-        tables, refused, pieces, ordered = {}, {}, {}, set()
-        for name, batch in batches.items():
-            source = self._plan.sources[name].source
-            if is_frame(batch):
-                found = scan(conform(batch, source), [source], self._store.layout.cache / "scans")[name]
-                tables[name], refused[name] = found.table(), list(found.rejects)
-                pieces[name] = found.paths
-                if found.ordered:
-                    ordered.add(name)
-            else:
-                tables[name], refused[name] = as_table(batch, source.schema, name)
-        try:
-            return self._epoch(Arrival(tables, refused, pieces=pieces, ordered=frozenset(ordered), id=id))
-        finally:
-            for path in (path for paths in pieces.values() for path in paths):
-                Path(path).unlink(missing_ok=True)
+        taken, refused = {}, {}
+        with scratch(self._store) as folder:
+            for name, batch in batches.items():
+                source = self._plan.sources[name].source
+                if is_frame(batch):
+                    found = scan(conform(batch, source), [source], folder)[name]
+                    taken[name], refused[name] = found.batch, list(found.rejects)
+                else:
+                    table, refused[name] = as_table(batch, source.schema, name)
+                    taken[name] = Batch.of(source, table)
+            return self._epoch(Arrival(taken, refused, id=id))
 
     def _feed_streaming(self, batches: Mapping[str, Any], id: str | None) -> Epoch:
         if id is not None:

@@ -20,7 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.engine.admission import Admission, StreamState, admit, source_steps, stamp_streams
+from clew.engine.pieces import Batch
 from clew.model.axis import axis_end
+from clew.model.runs import Runs
 from clew.network.boxes import Source
 from clew.network.network import Network
 
@@ -44,7 +46,7 @@ class Stream:
         named = [r if isinstance(r, dict) else dict(zip(self.source.schema.names, r, strict=False)) for r in rows]
         columns = [pa.array([r.get(f.name) for r in named], f.type) for f in self.source.schema]
         table = pa.table(columns, schema=self.source.schema)
-        made = admit(self.source, self.state, table, now=NOW, advance=advance, **options)
+        made = admit(self.source, self.state, Batch.of(self.source, table), now=NOW, advance=advance, **options)
         self.state = made.state
         return made
 
@@ -277,19 +279,19 @@ def test_without_max_ahead_a_time_days_beyond_the_clock_waits_one_of_the_past_do
 
 def test_streams_of_one_type_are_merged_by_order_then_declaration() -> None:
     first, second = np.array([1, 3, 3, 7]), np.array([3, 4])
-    stamps = stamp_streams([(pa.int64(), first), (pa.int64(), second)], 10)
+    stamps = stamp_streams([(pa.int64(), Runs.of(first)), (pa.int64(), Runs.of(second))], 10)
     assert [s.tolist() for s in stamps] == [[11, 12, 13, 16], [14, 15]]
 
 
 def test_streams_of_two_types_come_one_after_the_other() -> None:
-    stamps = stamp_streams([(pa.int64(), np.array([5, 6])), (pa.float64(), np.array([1.0]))], 0)
+    stamps = stamp_streams([(pa.int64(), Runs.of(np.array([5, 6]))), (pa.float64(), Runs.of(np.array([1.0])))], 0)
     assert [s.tolist() for s in stamps] == [[1, 2], [3]]
 
 
 @given(st.lists(st.lists(st.integers(0, 6)), min_size=1, max_size=4), st.integers(0, 9))
 def test_stamps_are_a_merge(streams: list[list[int]], last: int) -> None:
     ascending = [sorted(s) for s in streams]
-    stamps = stamp_streams([(pa.int64(), np.array(s, np.int64)) for s in ascending], last)
+    stamps = stamp_streams([(pa.int64(), Runs.of(np.array(s, np.int64))) for s in ascending], last)
     merged = sorted((order, i, k) for i, s in enumerate(ascending) for k, order in enumerate(s))
     expected = {(i, k): last + 1 + n for n, (_, i, k) in enumerate(merged)}
     assert [[expected[i, k] for k in range(len(s))] for i, s in enumerate(ascending)] == [s.tolist() for s in stamps]

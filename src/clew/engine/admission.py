@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from clew.engine.batches import Reject, row_json
+from clew.engine.pieces import Batch
 from clew.model.axis import Axis, Number, axis_end, axis_of, from_axis, span_of
-from clew.model.groups import codes_of, sort_by
+from clew.model.groups import codes_of, group_codes, sort_by
 from clew.model.rows import Bools, Ints
+from clew.model.runs import Runs
 from clew.model.steps import Steps
 from clew.network.boxes import Source
 
@@ -40,31 +41,73 @@ class StreamState:
 class Admission:
     """What becomes of a batch."""
 
-    rows: pa.Table  # admitted, in order
-    order: Axis
+    batch: Batch  # admitted, in order
+    runs: Runs  # of the admitted orders
     late: pa.Table
     rejects: list[Reject]
     state: StreamState
     waiting: int
-    untouched: bool  # the admitted rows are the first ones of the batch, as they stood in it
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def rows(self) -> pa.Table:
+        """The admitted rows."""
+        return self.batch.table
 
 
 def admit(
-    source: Source,
-    state: StreamState,
-    batch: pa.Table,
-    *,
-    now: dt.datetime,
-    advance: Number | None = None,
-    ordered: bool = False,
+    source: Source, state: StreamState, batch: Batch, *, now: dt.datetime, advance: Number | None = None
 ) -> Admission:
     """Admit what a batch and the waiting tuples hold.
 
-    `advance` moves progress without a tuple (the axis' end: finish). `ordered` says that the batch is known to
-    stand strictly by (order, key).
+    `advance` moves progress without a tuple (the axis' end: finish).
     """
-    kind = source.schema.field(source.order).type
+    quick = _admit_as_it_stands(source, state, batch, now) if advance is None else None
+    return quick or _admit_rows(source, state, batch.table, now, advance)
+
+
+def _admit_as_it_stands(source: Source, state: StreamState, batch: Batch, now: dt.datetime) -> Admission | None:
+    """The usual case: all rows stand by (order, key) behind what is there. None if a row needs to be looked at."""
+    waits = state.pending is not None and len(state.pending) > 0
+    if waits or not len(batch) or source.order not in source.key or batch.runs is None:
+        return None
+    runs, end = batch.runs, axis_end(_kind(source))
+    first, newest = runs.value[0].item(), runs.value[-1].item()
+    if first == -end or newest == end or (state.progress is not None and first < state.progress):
+        return None
+    if _repeats(source, state.recent, batch) or _near(source, state, runs.value, now, None) < len(runs.value):
+        return None
+    newest = max(newest, newest if state.newest is None else state.newest)
+    count = runs.rows_to(_bound(source, newest, None))
+    pending, admitted = batch.slice(count, len(batch)).combine_chunks(), runs.first(count)
+    last = int(admitted.until[-2]) if len(admitted.until) > 1 else 0
+    recent = _recent(source, state.recent, batch.slice(last, count), admitted.value[-1:])
+    after = StreamState(
+        state.seq + count,
+        first if state.first is None and count else state.first,
+        _largest(state.progress, admitted.value, None),
+        newest,
+        recent,
+        pending,
+    )
+    return Admission(batch.first(count), admitted, source.schema.empty_table(), [], after, len(pending))
+
+
+def _repeats(source: Source, recent: pa.Table | None, batch: Batch) -> bool:
+    """Whether a row at the batch's first order has a key that is there already."""
+    runs = batch.runs
+    if recent is None or not len(recent) or runs is None or _axis(source, recent).max() < runs.value[0]:
+        return False
+    keys = list(source.key)
+    both = pa.concat_tables([recent.select(keys), batch.slice(0, int(runs.until[0])).select(keys)])
+    return len(group_codes(both, keys)[1]) < len(both)
+
+
+def _admit_rows(
+    source: Source, state: StreamState, batch: pa.Table, now: dt.datetime, advance: Number | None
+) -> Admission:
+    """Row by row: sets aside what is late, doubled or has no key, sorts the others among those that waited."""
+    kind = _kind(source)
     rejects: list[Reject] = []
     fresh = _keyed(source, batch, rejects)
     order, _ = axis_of(fresh.column(source.order))
@@ -74,15 +117,8 @@ def admit(
     if behind.any():
         fresh = fresh.filter(pa.array(~behind))
     waiting = state.pending if state.pending is not None else source.schema.empty_table()
-    if behind.any():
-        order = order[~behind]
-    ordered = not len(waiting) and (ordered or _ascends(fresh, order, _other_keys(source)))
-    rows, fresh_ones = fresh, np.zeros(len(fresh), np.int64)
-    if not ordered:
-        rows, order, fresh_ones = _sorted(source, waiting, fresh)
-    doubles: list[Reject] = []
-    if not ordered or _may_repeat(source, order, state.recent):
-        keep, doubles = _without_duplicates(source, rows, fresh_ones, state.recent)
+    rows, order, fresh_ones = _sorted(source, waiting, fresh)
+    keep, doubles = _without_duplicates(source, rows, fresh_ones, state.recent)
     if doubles:
         rejects += doubles
         rows, order = rows.filter(pa.array(keep)), order[keep]
@@ -97,8 +133,8 @@ def admit(
     first = state.first if state.first is not None or not count else order[0].item()
     recent = _recent(source, state.recent, admitted, order[:count])
     after = StreamState(state.seq + count, first, progress, newest, recent, pending.combine_chunks())
-    untouched = ordered and not doubles and fresh is batch
-    return Admission(admitted, order[:count], late, rejects, after, len(pending), untouched, warnings)
+    taken = Batch.of(source, admitted)
+    return Admission(taken, Runs.of(order[:count]), late, rejects, after, len(pending), warnings)
 
 
 def _keyed(source: Source, batch: pa.Table, rejects: list[Reject]) -> pa.Table:
@@ -132,51 +168,14 @@ def _sorted(source: Source, waiting: pa.Table, fresh: pa.Table) -> tuple[pa.Tabl
     return rows, order[index], age[index]
 
 
-def ascends(rows: pa.Table, order: str, keys: Sequence[str]) -> bool:
-    """Whether rows stand strictly by (order, key) already, none without an order or a part of its key."""
-    axis, valid = axis_of(rows.column(order))
-    return bool(valid.all()) and not any(rows.column(k).null_count for k in keys) and _ascends(rows, axis, keys)
-
-
 def _ranks(order: Axis) -> Ints:
     return (
         order.astype(np.int64) if order.dtype == np.int64 else np.unique(order, return_inverse=True)[1].astype(np.int64)
     )
 
 
-def _ascends(rows: pa.Table, order: Axis, keys: Sequence[str]) -> bool:
-    """Whether the rows already stand strictly by (order, key): the usual case, cheap to see."""
-    if len(order) < 2:
-        return True
-    step = order[1:] > order[:-1]
-    if not (step | (order[1:] == order[:-1])).all():
-        return False
-    undecided = ~step
-    for key in keys:
-        if not undecided.any():
-            return True
-        column = rows.column(key).combine_chunks()
-        if pa.types.is_floating(column.type):
-            return False
-        at = pa.array(np.flatnonzero(undecided))
-        left, right = column.take(at), column.take(pc.add(at, 1))
-        up = np.asarray(pc.less(left, right))
-        same = np.asarray(pc.equal(left, right))
-        if not (up | same).all():
-            return False
-        undecided[undecided] = same
-    return not undecided.any()
-
-
 def _other_keys(source: Source) -> list[str]:
     return [k for k in source.key if k != source.order]
-
-
-def _may_repeat(source: Source, order: Axis, recent: pa.Table | None) -> bool:
-    """Whether rows that stand strictly by (order, key) can still repeat a key."""
-    if source.order not in source.key:
-        return True
-    return bool(len(order)) and recent is not None and len(recent) > 0 and _axis(source, recent).max() >= order[0]
 
 
 def _without_duplicates(
@@ -184,6 +183,8 @@ def _without_duplicates(
 ) -> tuple[Bools, list[Reject]]:
     """Which rows have a key that no row before them has; the first of equal keys stays, whatever the arrival."""
     keep = np.ones(len(rows), np.bool_)
+    if not len(rows):
+        return keep, []
     within = source.order not in source.key
     keys = list(source.key)
     past = recent.select([*keys, source.order] if within else keys) if recent is not None else None
@@ -312,21 +313,21 @@ def _axis(source: Source, table: pa.Table) -> Axis:
 # --- stamps ---
 
 
-def stamp_streams(orders: Sequence[tuple[pa.DataType, Axis]], last: int) -> list[Ints]:
+def stamp_streams(orders: Sequence[tuple[pa.DataType, Runs]], last: int) -> list[Ints]:
     """Global admission numbers from `last + 1` on: merged by (order, declaration) if all orders have one type."""
-    live = [i for i, (_, order) in enumerate(orders) if len(order)]
-    kinds = {orders[i][0] for i in live}
+    live = [i for i, (_, runs) in enumerate(orders) if len(runs)]
     stamps: list[Ints] = []
-    if len(live) < 2 or len(kinds) > 1:
-        for _, order in orders:
-            stamps.append(np.arange(last + 1, last + 1 + len(order), dtype=np.int64))
-            last += len(order)
+    if len(live) < 2 or len({orders[i][0] for i in live}) > 1:
+        for _, runs in orders:
+            stamps.append(np.arange(last + 1, last + 1 + len(runs), dtype=np.int64))
+            last += len(runs)
         return stamps
-    for i, (_, order) in enumerate(orders):
-        rank = np.arange(len(order), dtype=np.int64)
+    for i, (_, runs) in enumerate(orders):
+        rank = np.arange(len(runs), dtype=np.int64)
         for j, (_, other) in enumerate(orders):
             if i != j:
-                rank += np.searchsorted(other, order, side="right" if j < i else "left")
+                at = np.searchsorted(other.value, runs.value, side="right" if j < i else "left")
+                rank += np.repeat(np.append(0, other.until)[at], np.diff(runs.until, prepend=0))
         stamps.append(last + 1 + rank)
     return stamps
 

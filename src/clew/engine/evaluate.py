@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
+from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, from_axis, is_orderable
 from clew.model.rows import Ints, Rows
@@ -64,9 +65,7 @@ class Lane(Protocol[Flow]):
 
     name: str
 
-    def source(
-        self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()
-    ) -> Flow: ...
+    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Flow: ...
     def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Refused, ...]]: ...
     def kernel(
         self, step: KernelStep, state: State, flows: list[Flow], progress: list[Steps]

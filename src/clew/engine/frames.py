@@ -72,7 +72,6 @@ def _castable(kind: str, wanted: str) -> bool:
 
 def scan(frame: DataFrame, sources: Sequence[Source], folder: Path) -> dict[str, Scan]:
     """Write a frame's rows as pieces. A frame of several streams has a column `_stream` and a struct per stream."""
-    folder.mkdir(parents=True, exist_ok=True)
     forms = {s.name: Form.of(s) for s in sources}
     rows = frame.mapInArrow(scanner(str(folder), list(forms.values())), "told string").collect()
     told = [t for row in rows for t in json.loads(row.told)]

@@ -1,20 +1,23 @@
 """Parquet files as pieces, read by tasks with Arrow, without a detour through the JVM's rows.
 
 Spark's own way (scan, rows, Arrow batches, worker) costs about 1 µs a row of three columns on one core; this
-costs a twentieth of it. Structured Streaming still says which files a micro-batch has.
+costs a twentieth of it. Structured Streaming still says which files a micro-batch has. Files whose rows ascend are
+not copied: a piece of the batch is a part of a file.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from clew.engine.arrow_files import Held
 from clew.engine.lanes.tasks import run_tasks
-from clew.engine.pieces import Form, Scan, write_pieces
+from clew.engine.pieces import Form, Scan, point_to, write_pieces
+from clew.errors import SourceFailed
+from clew.model.types import type_name
 from clew.network.boxes import Source
 
 if TYPE_CHECKING:
@@ -22,28 +25,34 @@ if TYPE_CHECKING:
 
 FILE = "_file"
 TASK_ROWS = 1_000_000
+_LISTING = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 
 
-def with_file(frame: DataFrame) -> DataFrame:
-    """The names of the files that hold a frame's rows, in place of the rows."""
+def file_names(spark: SparkSession, path: Path) -> DataFrame:
+    """The names of a folder's Parquet files, or of one file, as a stream: one row a file, none of them read."""
     from pyspark.sql import functions as f
 
-    return frame.select(f.col("_metadata.file_path").alias(FILE))
+    folder, pattern = (path, "*.parquet") if path.is_dir() else (path.parent, path.name)
+    reader = spark.readStream.format("binaryFile").schema(_LISTING).option("pathGlobFilter", pattern)
+    return reader.load(str(folder.absolute())).select(f.col("path").alias(FILE))
 
 
 def files_of(batch: DataFrame) -> list[str]:
-    """The files of a micro-batch of such a frame; no column of them is read."""
-    paths = [row[FILE] for row in batch.distinct().collect()]
-    return sorted(unquote(urlparse(p).path) for p in paths)
+    """The files of a micro-batch of such a stream."""
+    return sorted("/" + row[FILE].removeprefix("file:").lstrip("/") for row in batch.collect())
 
 
-def fits(path: Path, source: Source) -> bool:
-    """Whether a file's columns are those of the stream, type by type, so that Arrow reads what Spark would."""
+def misfit(path: str | Path, source: Source) -> str | None:
+    """How a file's columns differ from those of the stream, type by type; None if Arrow reads what Spark would."""
     found = pq.read_schema(path)
     names = {n.lower(): n for n in found.names}
-    return all(
-        f.name.lower() in names and _same(found.field(names[f.name.lower()]).type, f.type) for f in source.schema
-    )
+    for f in source.schema:
+        if f.name.lower() not in names:
+            return f"has no column '{f.name}'"
+        kind = found.field(names[f.name.lower()]).type
+        if not _same(kind, f.type):
+            return f"has column '{f.name}' as {kind}, not {type_name(f.type).upper()}"
+    return None
 
 
 def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -56,13 +65,19 @@ def _same(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 def scan_files(spark: SparkSession, paths: list[str], source: Source, folder: Path) -> Scan:
     """Read files as one batch, several row groups a task."""
-    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        found = misfit(path, source)
+        if found is not None:
+            raise SourceFailed(
+                f"source '{source.name}' cannot take file '{path}': it {found}",
+                hint="take the file away, or give a streaming DataFrame that casts it; run again to go on",
+            )
     form = Form.of(source)
-    arguments = [(str(folder), form, path, groups) for path in paths for groups in _shares(path)]
+    arguments = [(str(folder), form, Held(path, groups, source.schema)) for path in paths for groups in _shares(path)]
     return Scan.of(form, run_tasks(spark, read_share, arguments))
 
 
-def _shares(path: str) -> list[list[int]]:
+def _shares(path: str) -> list[tuple[int, ...]]:
     footer = pq.read_metadata(path)
     shares: list[list[int]] = [[]]
     rows = 0
@@ -72,14 +87,10 @@ def _shares(path: str) -> list[list[int]]:
             rows = 0
         shares[-1].append(group)
         rows += footer.row_group(group).num_rows
-    return [s for s in shares if s]
+    return [tuple(s) for s in shares if s]
 
 
-def read_share(argument: tuple[str, Form, str, list[int]]) -> dict[str, Any]:
+def read_share(argument: tuple[str, Form, Held]) -> dict[str, Any]:
     """One task: some row groups of one file."""
-    folder, form, path, groups = argument
-    file = pq.ParquetFile(path)
-    names = {n.lower(): n for n in file.schema_arrow.names}
-    columns = [names[n.lower()] for n in form.schema.names]
-    table = file.read_row_groups(groups, columns=columns, use_threads=False).select(columns)
-    return write_pieces(folder, form, table.rename_columns(form.schema.names).cast(form.schema))
+    folder, form, held = argument
+    return point_to(folder, form, held) or write_pieces(folder, form, held.table())

@@ -22,9 +22,11 @@ from clew.engine.admission import Admission, StreamState, admit, source_steps, s
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
+from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
-from clew.model.axis import Axis, Number, axis_end, span_of
+from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import Ints
+from clew.model.runs import Runs
 from clew.model.steps import Steps
 from clew.network.boxes import Source
 
@@ -56,11 +58,9 @@ class Epoch:
 class Arrival:
     """What comes in with one epoch: batches by stream, rows refused before admission, and moves of progress."""
 
-    batches: Mapping[str, pa.Table] = field(default_factory=dict)
+    batches: Mapping[str, Batch] = field(default_factory=dict)
     refused: Mapping[str, list[Reject]] = field(default_factory=dict)
     advances: Mapping[str, Number] = field(default_factory=dict)
-    pieces: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files that hold a batch as it stands
-    ordered: frozenset[str] = frozenset()  # streams whose batch is known to stand strictly by (order, key)
     finish: bool = False
     id: str | None = None
     query: tuple[str, int] | None = None
@@ -108,7 +108,7 @@ class Runtime:
 
     def _run(self, arrival: Arrival, admitted: _Admitted, lane: Lane[Any], started: float) -> Epoch:
         number = self.store.state.epoch + 1
-        flows = {name: self._flow(name, arrival, admitted, lane) for name in self.plan.sources}
+        flows = {name: self._flow(name, admitted, lane) for name in self.plan.sources}
         result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
         record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
         try:
@@ -141,13 +141,13 @@ class Runtime:
             if arrival.finish:
                 moves[name] = axis_end(source.schema.field(source.order).type)
             if name in arrival.batches or name in moves:
-                batch = arrival.batches.get(name, source.schema.empty_table())
-                state, ordered = self.memory.streams[name], name in arrival.ordered
-                admissions[name] = admit(source, state, batch, now=arrival.at, advance=moves.get(name), ordered=ordered)
+                batch = arrival.batches.get(name) or self._nothing(name)
+                state = self.memory.streams[name]
+                admissions[name] = admit(source, state, batch, now=arrival.at, advance=moves.get(name))
         orders = [
             (
                 self._source(n).schema.field(self._source(n).order).type,
-                admissions[n].order if n in admissions else _NONE,
+                admissions[n].runs if n in admissions else _NONE,
             )
             for n in names
         ]
@@ -158,17 +158,20 @@ class Runtime:
         last = max([last, *moved_at.values()])
         steps = {}
         for name in names:
-            order = admissions[name].order if name in admissions else _NONE
+            runs = admissions[name].runs if name in admissions else _NONE
             move = (moved_at[name], moves[name]) if name in moves else None
-            steps[name] = source_steps(self.memory.streams[name].progress, stamps[name], order, move)
+            reached = stamps[name][runs.starts]
+            steps[name] = source_steps(self.memory.streams[name].progress, reached, runs.value, move)
         finish = next(iter(moved_at.values()), last) if arrival.finish else None
         return _Admitted(admissions, stamps, steps, numbered, finish, last)
 
-    def _flow(self, name: str, arrival: Arrival, admitted: _Admitted, lane: Lane[Any]) -> Any:
+    def _flow(self, name: str, admitted: _Admitted, lane: Lane[Any]) -> Any:
         made = admitted.admissions.get(name)
-        table = made.rows if made else self._source(name).schema.empty_table()
-        pieces = arrival.pieces.get(name, ()) if made is not None and made.untouched else ()
-        return lane.source(name, table, admitted.stamps[name], self.memory.streams[name].seq + 1, pieces)
+        batch = made.batch if made else self._nothing(name)
+        return lane.source(name, batch, admitted.stamps[name], self.memory.streams[name].seq + 1)
+
+    def _nothing(self, name: str) -> Batch:
+        return Batch.of(self._source(name), self._source(name).schema.empty_table())
 
     def _source(self, name: str) -> Source:
         return self.plan.sources[name].source
@@ -349,7 +352,7 @@ class Runtime:
         return measures
 
 
-_NONE: Axis = np.empty(0, np.int64)
+_NONE = Runs(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def _numbered(moves: Mapping[str, Number], finish: bool, last: int) -> list[stored.Move]:

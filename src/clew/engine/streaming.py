@@ -16,8 +16,8 @@ import pyarrow as pa
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.frames import CORRUPT, STREAM, conform, is_frame, scan
-from clew.engine.parquet_files import FILE, files_of, fits, scan_files, with_file
-from clew.engine.pieces import Scan
+from clew.engine.parquet_files import FILE, file_names, files_of, misfit, scan_files
+from clew.engine.pieces import Scan, scratch
 from clew.engine.runtime import Arrival, Epoch
 from clew.engine.typing import spark_schema
 from clew.errors import BatchError, ClewError, SourceFailed, WindowError
@@ -120,28 +120,13 @@ class Streamer:
         if self.store.seen_batch(*query):
             self.told.repeated += 1
             return
-        found = self._scan(frame, sources)
-        batches = {name: s.table() for name, s in found.items()}
-        pieces = {name: s.paths for name, s in found.items()}
-        try:
-            self.told.take(
-                self.feed(
-                    Arrival(
-                        batches,
-                        {name: list(s.rejects) for name, s in found.items()},
-                        pieces=pieces,
-                        ordered=frozenset(name for name, s in found.items() if s.ordered),
-                        query=query,
-                    )
-                )
-            )
-        finally:
-            for paths in pieces.values():
-                for path in paths:
-                    Path(path).unlink(missing_ok=True)
+        with scratch(self.store) as folder:
+            found = self._scan(frame, sources, folder)
+            batches = {name: s.batch for name, s in found.items()}
+            refused = {name: list(s.rejects) for name, s in found.items()}
+            self.told.take(self.feed(Arrival(batches, refused, query=query)))
 
-    def _scan(self, frame: DataFrame, sources: list[Source]) -> dict[str, Scan]:
-        folder = self.store.layout.cache / "scans"
+    def _scan(self, frame: DataFrame, sources: list[Source], folder: Path) -> dict[str, Scan]:
         if FILE in frame.columns:
             (source,) = sources
             return {source.name: scan_files(self.spark, files_of(frame), source, folder)}
@@ -158,8 +143,9 @@ class Streamer:
             raise BatchError(
                 f"source '{source.name}' is {type(given).__name__}", hint="give a streaming DataFrame or a path"
             )
-        frame = self._files(source, Path(given))
-        return with_file(frame) if alone and _all_fit(Path(given), source) else conform(frame, source)
+        if alone and _all_fit(Path(given), source):
+            return file_names(self.spark, Path(given))
+        return conform(self._files(source, Path(given)), source)
 
     def _files(self, source: Source, path: Path) -> DataFrame:
         if not path.exists():
@@ -180,7 +166,7 @@ class Streamer:
 def _all_fit(path: Path, source: Source) -> bool:
     """Whether the tasks may read the files themselves; files to come are checked when they are there."""
     files = [path] if path.is_file() else [p for p in path.rglob("*.parquet") if p.name[0] not in "._"]
-    return bool(files) and all(p.suffix == ".parquet" and fits(p, source) for p in files)
+    return bool(files) and all(p.suffix == ".parquet" and misfit(p, source) is None for p in files)
 
 
 def _form_of(path: Path, name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +109,17 @@ class Kernel(ABC):
     @abstractmethod
     def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         """Take the rows of one call in, close what progress passes, emit."""
+
+
+@runtime_checkable
+class Combining(Protocol):
+    """A kernel that can take its rows summed up: in any process, slice by slice, before they are kept or moved."""
+
+    def combine(self, rows: Rows, progress: Steps) -> Rows | None:
+        """Rows in place order summed up, one or none for many; None if the kernel must see them one by one."""
+
+    def run_combined(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
+        """As `run`, over what `combine` made of consecutive slices of its one input."""
 
 
 def positions(stamp: Ints) -> Ints:

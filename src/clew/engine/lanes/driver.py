@@ -10,6 +10,7 @@ from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.catalyst import Catalyst
 from clew.engine.evaluate import KernelResult, Named
+from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless, compiled
 from clew.expressions.compile import Evaluated
 from clew.model.rows import Bools, Ints, Rows
@@ -25,9 +26,8 @@ class DriverLane:
     def __init__(self, catalyst: Catalyst) -> None:
         self._catalyst = catalyst
 
-    def source(self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()) -> Rows:
-        del pieces
-        return stored.source_rows(stream, table, stamps, first_seq)
+    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Rows:
+        return stored.source_rows(stream, batch.table, stamps, first_seq)
 
     def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Refused, ...]]:
         del shared

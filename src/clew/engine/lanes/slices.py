@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from clew.engine.lanes.tasks import map_arrow
+from clew.engine.arrow_files import Held, map_arrow
 from clew.engine.plan import Stateless
 from clew.engine.stored import source_ident
 from clew.model.rows import Rows
@@ -27,9 +27,9 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Slice:
-    """Rows `start` to `stop` of an Arrow file: visible columns of a source, or rows with their hidden columns."""
+    """Rows `start` to `stop` of a file: visible columns of a source, or rows with their hidden columns."""
 
-    path: str
+    held: Held
     start: int
     stop: int
     numbers: Numbers | None = None
@@ -38,7 +38,7 @@ class Slice:
         return self.stop - self.start
 
     def load(self) -> Rows:
-        table = map_arrow(self.path).slice(self.start, len(self))
+        table = self.held.table().slice(self.start, len(self))
         if self.numbers is None:
             return Rows.from_table(table.combine_chunks())
         given = self.numbers
@@ -51,14 +51,16 @@ class Slice:
         return Rows(table, stamps, np.zeros(count, np.int64), source_ident(given.stream, seq))
 
     def cut(self, rows: int) -> list[Slice]:
-        """The same rows as slices of at most `rows`."""
+        """The same rows as slices of at most `rows`; whole if they would have to be decoded for each."""
+        if self.held.schema is not None:
+            return [self]
         parts = []
         for start in range(self.start, self.stop, rows):
             offset = start - self.start
             numbers = self.numbers
             if numbers is not None:
                 numbers = replace(numbers, seq=numbers.seq + offset, stamp=numbers.stamp + offset)
-            parts.append(Slice(self.path, start, min(start + rows, self.stop), numbers))
+            parts.append(Slice(self.held, start, min(start + rows, self.stop), numbers))
         return parts
 
 

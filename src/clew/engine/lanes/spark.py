@@ -21,14 +21,16 @@ from clew.archive.buckets import write_bucket
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
+from clew.engine.arrow_files import Held, map_arrow, write_arrow
 from clew.engine.evaluate import KernelResult, Named
 from clew.engine.lanes.driver import DriverLane, run_stateless
 from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices
-from clew.engine.lanes.tasks import map_arrow, run_tasks, write_arrow
+from clew.engine.lanes.tasks import run_tasks
+from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
 from clew.model.rows import Ints, Rows
 from clew.model.steps import Steps
-from clew.operators.base import Emission, Origin, Refused, State, join_state, merge, owners, split_state
+from clew.operators.base import Combining, Emission, Origin, Refused, State, join_state, merge, owners, split_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,22 +54,24 @@ class SparkLane:
 
     # --- flows ---
 
-    def source(
-        self, stream: str, table: pa.Table, stamps: Ints, first_seq: int, pieces: tuple[str, ...] = ()
-    ) -> Slices:
-        """Admitted rows; `pieces` are files that hold them as they stand, if there are any."""
-        paths = list(pieces) or [write_arrow(self._folder, table.combine_chunks())]
+    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Slices:
+        """Admitted rows, where they lie in files if they do."""
+        schema = batch.form.schema
+        files = [(piece.held(schema), piece.rows) for piece in batch.pieces]
+        if not files and len(batch):
+            files = [(Held(write_arrow(self._folder, batch.table.combine_chunks())), len(batch))]
         dense = len(stamps) == 0 or int(stamps[-1] - stamps[0]) == len(stamps) - 1
         stamp_file = None if dense else write_arrow(self._folder, pa.table({"stamp": pa.array(stamps)}))
         parts: list[Slice] = []
         done = 0
-        for path in paths:
-            rows = min(len(map_arrow(path)), len(stamps) - done)
-            first = int(stamps[done]) if dense and rows else done
-            whole = Slice(path, 0, rows, Numbers(stream, first_seq + done, first, stamp_file))
-            parts += whole.cut(self._even(rows))
-            done += rows
-        return Slices(table.schema, tuple(parts))
+        for held, found in files:
+            rows = min(found, len(stamps) - done)
+            if rows:
+                first = int(stamps[done]) if dense else done
+                whole = Slice(held, 0, rows, Numbers(stream, first_seq + done, first, stamp_file))
+                parts += whole.cut(self._even(rows))
+                done += rows
+        return Slices(schema, tuple(parts))
 
     def stateless(self, step: Stateless, flow: Slices, shared: bool) -> tuple[Slices, tuple[Refused, ...]]:
         if flow.memory is not None:
@@ -91,6 +95,10 @@ class SparkLane:
             made = self._driver.kernel(step, state, [rows for rows, _ in loaded], progress)
             refused = tuple(r for _, found in loaded for r in found)
             return KernelResult(self._kept(made.flow), made.named, made.state, made.late, refused + made.rejected)
+        if isinstance(step.kernel, Combining):
+            combined = self._combined(step.kernel, state, flows[0], progress[0])
+            if combined is not None:
+                return combined
         emission, refused = self._distributed(step, state, flows, progress)
         rows, origin = merge(emission)
         named = Named(rows.stamp, rows.pos, rows.ident, origin)
@@ -134,7 +142,7 @@ class SparkLane:
         return max(1, min(self._slice_rows, -(-rows // self._partitions)))
 
     def _in_file(self, rows: Rows) -> Slice:
-        return Slice(write_arrow(self._folder, rows.to_table().combine_chunks()), 0, len(rows))
+        return Slice(Held(write_arrow(self._folder, rows.to_table().combine_chunks())), 0, len(rows))
 
     def _kept(self, rows: Rows) -> Slices:
         """A kernel's rows as a flow: in memory, or in files if later steps shall have them as jobs."""
@@ -147,7 +155,7 @@ class SparkLane:
         if not flow.pending:
             return flow, ()
         told = run_tasks(self._session(), settle, [(str(self._folder), p, flow.pending) for p in flow.parts])
-        parts = tuple(Slice(t["path"], 0, t["rows"]) for t in told if t["rows"])
+        parts = tuple(Slice(Held(t["path"]), 0, t["rows"]) for t in told if t["rows"])
         return Slices(flow.schema, parts), read_refused([t["refused"] for t in told])
 
     def _loaded(self, flow: Slices) -> tuple[Rows, tuple[Refused, ...]]:
@@ -186,6 +194,19 @@ class SparkLane:
             for p in range(count)
         ]
         return [_read_emission(t) for t in run_tasks(self._session(), reduce, arguments)], refused
+
+    def _combined(self, kernel: Combining, state: State, flow: Slices, progress: Steps) -> KernelResult[Slices] | None:
+        """The kernel over rows that tasks have summed up where they lie; None if some must be seen one by one."""
+        steps = _steps_file(self._folder, progress)
+        jobs = [(str(self._folder), part, flow.pending, kernel, steps) for part in self._as_files(flow).parts]
+        told = run_tasks(self._session(), combine, jobs)
+        if any(t["path"] is None for t in told):
+            return None
+        panes = [Rows.from_table(map_arrow(t["path"]).combine_chunks()) for t in told]
+        made = kernel.run_combined(state, panes, [progress])
+        named = Named(made.rows.stamp, made.rows.pos, made.rows.ident, made.origin)
+        refused = read_refused([t["refused"] for t in told])
+        return KernelResult(self._kept(made.rows), named, made.state, made.late, refused + made.rejected)
 
     def _as_files(self, flow: Slices) -> Slices:
         if flow.memory is None:
@@ -230,12 +251,23 @@ def partition(
     return {"port": port, "path": path, "bounds": bounds, "refused": _write_refused(folder, refused)}
 
 
+def combine(
+    argument: tuple[str, Slice, tuple[Stateless, ...], Combining, tuple[Any, str]],
+) -> dict[str, Any]:
+    """The rows of a slice summed up for a kernel; no path if it must see them one by one."""
+    folder, part, pending, kernel, steps = argument
+    rows, refused = run_pending(part, pending)
+    made = kernel.combine(rows, _read_steps(steps))
+    path = None if made is None else write_arrow(folder, made.to_table().combine_chunks())
+    return {"path": path, "refused": _write_refused(folder, refused)}
+
+
 def reduce(argument: Any) -> dict[str, Any]:
     """One kernel call over all rows of one partition."""
     folder, kernel, schemas, blocks, state, steps = argument
     inputs = []
     for port, schema in enumerate(schemas):
-        parts = [Slice(path, lo, hi).load() for p, path, lo, hi in blocks if p == port and hi > lo]
+        parts = [Slice(Held(path), lo, hi).load() for p, path, lo, hi in blocks if p == port and hi > lo]
         inputs.append(Rows.concat(parts) if parts else Rows.empty(schema))
     held = {name: map_arrow(path).combine_chunks() for name, path in state.items()}
     made = kernel.run(held, inputs, [_read_steps(s) for s in steps])

@@ -7,9 +7,7 @@ result names (of a failed or speculative attempt) is swept with the folder.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,16 +36,3 @@ def _runner(task: Task, arguments: list[Any]) -> Callable[[Iterator[pa.RecordBat
             yield pa.RecordBatch.from_arrays([batch.column(0), pa.array(results, pa.string())], ["number", "result"])
 
     return run
-
-
-def write_arrow(folder: str | Path, table: pa.Table) -> str:
-    """Write a table as a new uncompressed Arrow file, to be mapped into memory; its path."""
-    path = Path(folder) / f"{uuid.uuid4().hex}.arrow"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    return str(path)
-
-
-def map_arrow(path: str) -> pa.Table:
-    """A table over the file's pages: nothing is copied until it is used."""
-    return pa.ipc.open_file(pa.memory_map(path)).read_all()

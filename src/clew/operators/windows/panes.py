@@ -23,6 +23,7 @@ from clew.operators.aggregation import final, is_bounded, partial
 from clew.operators.base import Emission, Origin, State
 from clew.operators.windows.base import ON, Block, Closed, per_group
 from clew.operators.windows.clock import ClockKernel, Part
+from clew.operators.windows.grid import FAR
 from clew.operators.windows.scan import Carried
 from clew.operators.windows.spans import positive_span
 
@@ -48,8 +49,6 @@ class PaneKernel(ClockKernel):
     `combine` makes such rows of rows in any process; `run_combined` takes them for rows that come in order.
     """
 
-    combines = True
-
     def __init__(
         self, window: ValueWindow, by: tuple[str, ...], calls: tuple[AggregateCall, ...], schema: pa.Schema
     ) -> None:
@@ -63,13 +62,20 @@ class PaneKernel(ClockKernel):
         self.args = [name for name, _ in kept]
         self.row_columns = ((ON, pa.int64()), (FIRST_STAMP, pa.int64()), (FIRST_POS, pa.int64()))
 
-    def combine(self, rows: Rows) -> Rows:
-        """The panes of rows in place order: one row each, at the last place, hidden columns in the table."""
-        return self._panes(rows, axis_of(rows.table.column(self.column))[0])
+    def combine(self, rows: Rows, progress: Steps) -> Rows | None:
+        """The panes of rows in place order: one row each, at the last place, hidden columns in the table.
+
+        None if a row is late, or came after a window of it had closed.
+        """
+        on, valid = axis_of(rows.table.column(self.column))
+        in_time = valid.all() and _in_time(rows.stamp, on, progress)
+        if not in_time or (len(on) and not (on.min() > -FAR and on.max() < FAR)):
+            return None
+        return self._panes(rows, on)
 
     def run_combined(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
-        """As `run`, over rows of `combine`. Assumes: no row is late, none came after a window of it had closed."""
-        return self._closed(state, inputs[0], progress[0], NEVER)
+        """As `run`, over the panes of consecutive slices."""
+        return self._closed(state, Rows.concat(inputs), progress[0], NEVER)
 
     def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
         floor = self.ends.index_of(part.start)
@@ -145,6 +151,18 @@ class PaneKernel(ClockKernel):
             block.groups, bounds, np.zeros_like(block.kept), table, stamp, pos, ident, block.source[starts], extra
         )
         return merged, nodes
+
+
+def _in_time(stamp: Ints, on: Axis, progress: Steps) -> bool:
+    """Whether every row is at least as far as progress was before it."""
+    if not len(on):
+        return True
+    if (on[1:] < on[:-1]).any():
+        return bool((on >= progress.before(stamp, -NEVER)).all())
+    first = int(progress.before(stamp[:1], -NEVER)[0])
+    later = (progress.stamp >= stamp[0]) & (progress.stamp < stamp[-1])
+    at = np.searchsorted(stamp, progress.stamp[later], side="right")
+    return bool(on[0] >= first and (on[at] >= progress.value[later]).all())
 
 
 def _nodes(block: Block, partials: Sequence[str]) -> Carried:
