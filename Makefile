@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench lock clean
+.PHONY: help setup demo test lint format docs bench lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ lint: $(STAMP)  ## check style, types and layers
 format: $(STAMP)  ## put the code into shape
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+docs: $(STAMP)  ## write docs/reference.md and the documents' output blocks anew
+	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.documents README.md ARCHITECTURE.md $$(find docs -name '*.md')
 
 bench: $(STAMP)  ## list the benchmarks; one runs with `.venv/bin/clew bench NAME`
 	@$(BIN)/clew bench --list

@@ -104,6 +104,7 @@ class Network:
 
     @property
     def sources(self) -> dict[str, Source]:
+        """The source streams' boxes by name."""
         return {b.name: b for b in self.boxes if isinstance(b, Source)}
 
     @property
@@ -124,6 +125,7 @@ class Network:
         return {**{name: name for name in self.sources}, **self.outputs, **self.kept}
 
     def box(self, name: str) -> Box:
+        """The box of that name; `UnknownStream` names those there are."""
         found = {b.name: b for b in self.boxes}
         if name not in found:
             raise UnknownStream(
