@@ -1,0 +1,245 @@
+"""The program of the first page, fed in every form; and what a Spark DataFrame of another shape gives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import clew
+from clew.errors import BatchError, StoreSettings
+from clew.testing.laws import contents
+
+SCHEMA = "ts LONG, sensor INT, celsius DOUBLE"
+
+
+def overheating() -> clew.Network:
+    net = clew.Network("overheating")
+    readings = net.stream("readings", SCHEMA, order="ts", key=["ts", "sensor"])
+    smooth = (readings.filter("celsius < 350")
+                      .window(rows=3, slide=1, by="sensor")
+                      .agg(ts="min(ts)", celsius="avg(celsius)"))  # fmt: skip
+    hot = smooth.sort("ts", slack=10).filter("celsius > 90")
+    (hot.window(span=2, slide=1, on="ts", anchor="tuple")
+        .agg(ts="min(ts)", sensors="count(distinct sensor)")
+        .filter("sensors >= 3")
+        .output("alarms"))  # fmt: skip
+    return net
+
+
+def readings() -> list[dict[str, Any]]:
+    """Three sensors, hot from 10 to 18, an outlier among them."""
+    rows = [
+        {"ts": ts, "sensor": s, "celsius": 95.0 if 10 <= ts < 19 else 20.0 + s} for ts in range(30) for s in (1, 2, 3)
+    ]
+    rows[36]["celsius"] = 399.0
+    return rows
+
+
+ALARMS = [(10, 3), (12, 3), (14, 3), (16, 3)]
+"""Three readings average above 90 if they begin at 10 to 16; for sensor 1, whose reading at 12 is left out, at 10, 11,
+and 13 to 16. A window holds what is up to 2 behind its head; the next head is the first more than 1 behind."""
+
+
+def arrow() -> pa.Table:
+    return pa.Table.from_pylist(
+        readings(), pa.schema([("ts", pa.int64()), ("sensor", pa.int32()), ("celsius", pa.float64())])
+    )
+
+
+def as_dicts(_: SparkSession, __: Path) -> Any:
+    return readings()
+
+
+def as_arrow(_: SparkSession, __: Path) -> Any:
+    return arrow()
+
+
+def as_pandas(_: SparkSession, __: Path) -> Any:
+    return pd.DataFrame(readings())
+
+
+def as_spark(spark: SparkSession, _: Path) -> DataFrame:
+    return spark.createDataFrame(arrow()).repartition(3)
+
+
+def as_wider_spark(spark: SparkSession, _: Path) -> DataFrame:
+    """Columns in another order, case and type, and one more."""
+    frame = spark.createDataFrame(arrow())
+    return frame.select(f.col("celsius").alias("Celsius"), f.col("sensor").cast("long"), f.lit("x").alias("more"), "ts")
+
+
+def as_streaming(spark: SparkSession, folder: Path) -> DataFrame:
+    (folder / "in").mkdir()
+    pq.write_table(arrow(), folder / "in" / "1.parquet")
+    return spark.readStream.schema("ts long, sensor int, celsius double").parquet(str(folder / "in"))
+
+
+def alarms(engine: clew.Engine) -> list[tuple[int, int]]:
+    return [(row.ts, row.sensors) for row in engine.read("alarms").collect()]
+
+
+@pytest.mark.parametrize(
+    "form", [as_dicts, as_arrow, as_pandas, as_spark, as_wider_spark, as_streaming], ids=lambda f: f.__name__
+)
+def test_the_program_of_the_first_page(
+    spark: SparkSession, tmp_path: Path, form: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = form(spark, tmp_path)
+    with clew.open(tmp_path / "store", overheating(), spark=spark) as engine:
+        done = engine.feed("readings", rows)
+        assert (done.number, done.admitted, done.rejected, done.late) == (1, {"readings": 90}, 0, 0)
+        engine.read("alarms").show()
+        assert alarms(engine) == ALARMS
+        assert engine.read("alarms").columns == ["ts", "sensors"]
+        assert engine.read("readings").count() == 90
+    assert "|sensors|" in capsys.readouterr().out
+
+
+def test_every_form_fills_a_store_alike(spark: SparkSession, tmp_path: Path) -> None:
+    found = []
+    for form in (as_dicts, as_spark, as_streaming):
+        with clew.open(tmp_path / form.__name__, overheating(), spark=spark) as engine:
+            engine.feed("readings", form(spark, tmp_path))
+            found.append(contents(engine._store))
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_streaming_frame_is_fed_from_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    frame = as_streaming(spark, tmp_path)
+    with clew.open(tmp_path / "store", overheating(), spark=spark) as engine:
+        assert engine.feed("readings", frame).admitted == {"readings": 90}
+        again = engine.feed("readings", frame)
+        assert (again.repeated, again.admitted, engine.last_epoch) == (True, {"readings": 0}, 1)
+        with pytest.raises(BatchError, match="a streaming DataFrame was given an id\n  id: a\n  hint: leave it out"):
+            engine.feed("readings", frame, id="a")
+
+
+# --- frames that do not fit ---
+
+
+def small(**options: Any) -> clew.Network:
+    net = clew.Network("small")
+    net.stream("s", "ts LONG, id INT, g STRING, x DOUBLE", order="ts", key=["ts", "id"], **options).filter(
+        "x > 0"
+    ).output("o")
+    return net
+
+
+def test_values_of_a_frame_that_do_not_fit_reject_their_row(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT * FROM VALUES (1L, 1L, 'a', 1.0D), (2L, 99999999999L, 'b', 2.0D), (null, 3L, 'c', 3.0D), "
+                      "(4L, null, 'd', 4.0D), (5L, 5L, null, double('NaN')) AS t(ts, id, g, x)")  # fmt: skip
+    with clew.open(tmp_path / "s", small(), spark=spark) as engine:
+        done = engine.feed("s", frame)
+        assert (done.admitted, done.rejected) == ({"s": 2}, 3)
+        assert {(r.reason, json.loads(r.row)["g"]) for r in engine.rejected("s").collect()} == {
+            ("column 'id' does not fit its type", "b"),
+            ("null or NaN in order column 'ts'", "c"),
+            ("null or NaN in key column 'id'", "d"),
+        }
+        assert [json.loads(r.row)["ts"] for r in engine.rejected("s").collect() if "fit" in r.reason] == [2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("ts, id, g", r"batch for stream 's' lacks column 'x'\n  it has: ts, id, g\n  the stream has: ts, id, g, x"),
+        ("ts, id, g, 'warm' AS x", r"has column 'x' as STRING, not DOUBLE\n  hint: cast it before feeding"),
+        ("ts, id, array(1) AS g, x", r"has column 'g' as ARRAY<INT>, not STRING"),
+        ("ts, true AS id, g, x", r"has column 'id' as BOOLEAN, not INT"),
+    ],
+)
+def test_a_frame_of_another_schema_is_refused_whole(
+    spark: SparkSession, tmp_path: Path, columns: str, said: str
+) -> None:
+    frame = spark.sql(f"SELECT {columns} FROM VALUES (1L, 1, 'a', 1.0D) AS t(ts, id, g, x)")
+    with clew.open(tmp_path / "s", small(), spark=spark) as engine:
+        with pytest.raises(BatchError, match=said):
+            engine.feed("s", frame)
+        assert engine.last_epoch == 0
+
+
+def test_a_frame_that_fails_while_it_runs_costs_one_try(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT id AS ts, 1 AS id, 'a' AS g, 1 / (id - 3) AS x FROM range(6)")
+    with clew.open(tmp_path / "s", small(), spark=spark) as engine:
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            engine.feed("s", frame)
+        assert engine.last_epoch == 0
+        assert engine.feed("s", frame.where("ts < 3")).admitted == {"s": 3}
+
+
+def test_an_empty_frame_is_an_epoch(spark: SparkSession, tmp_path: Path) -> None:
+    with clew.open(tmp_path / "s", small(), spark=spark) as engine:
+        assert engine.feed("s", spark.sql("SELECT 1L AS ts, 1 AS id, '' AS g, 1.0D AS x WHERE false")).number == 1
+        assert engine.read("o").collect() == []
+        assert engine.read("o").dtypes == [("ts", "bigint"), ("id", "int"), ("g", "string"), ("x", "double")]
+
+
+def test_every_type_comes_back_as_it_was_fed(spark: SparkSession, tmp_path: Path) -> None:
+    net = clew.Network("types")
+    schema = ("ts TIMESTAMP, n TIMESTAMP_NTZ, d DATE, c DECIMAL(10, 2), b BOOLEAN, t TINYINT, s SMALLINT, f FLOAT, "
+              "raw BINARY, l ARRAY<STRING>, g STRING")  # fmt: skip
+    net.stream("s", schema, order="ts", key=["ts", "g"]).filter("true").output("o")
+    when = dt.datetime(2024, 3, 31, 1, 30, 0, 123456, tzinfo=dt.UTC)
+    row = {"ts": when, "n": when.replace(tzinfo=None), "d": when.date(), "c": Decimal("-1.50"), "b": True, "t": -128,
+           "s": 32767, "f": 0.5, "raw": b"\x00\xff", "l": ["", None, "x"], "g": ""}  # fmt: skip
+    nulls = {**dict.fromkeys(row), "ts": when, "g": "nulls"}
+    with clew.open(tmp_path / "s", net, spark=spark) as engine:
+        engine.feed("s", [row, nulls])
+        given = engine.read("s")
+        assert given.toArrow().to_pylist() == [row, nulls]
+        assert engine.read("o").toArrow().to_pylist() == [row, nulls]
+        later = given.withColumn("ts", f.expr("ts + INTERVAL 1 HOUR"))
+        assert engine.feed("s", later).admitted == {"s": 2}
+        hour = dt.timedelta(hours=1)
+        assert engine.read("o").toArrow().to_pylist()[2:] == [{**row, "ts": when + hour}, {**nulls, "ts": when + hour}]
+
+
+# --- settings ---
+
+
+def test_a_session_with_other_settings_is_refused_before_there_is_a_store(spark: SparkSession, tmp_path: Path) -> None:
+    other = spark.newSession()
+    other.conf.set("spark.sql.ansi.enabled", "false")
+    with pytest.raises(
+        StoreSettings, match=r"the Spark session has spark.sql.ansi.enabled=false, the store needs true"
+    ):
+        clew.open(tmp_path / "s", small(), spark=other)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_store_is_opened_under_its_own_time_zone_only(spark: SparkSession, tmp_path: Path) -> None:
+    clew.open(tmp_path / "s", small(), spark=spark).close()
+    paris = spark.newSession()
+    paris.conf.set("spark.sql.session.timeZone", "Europe/Paris")
+    with pytest.raises(StoreSettings, match=r"has spark.sql.session.timeZone=Europe/Paris, the store needs UTC"):
+        clew.open(tmp_path / "s", small(), spark=paris)
+    with pytest.raises(StoreSettings) as refused:
+        clew.open(tmp_path / "s", small(), spark=paris, time_zone="Europe/Paris")
+    assert "time_zone" in str(refused.value)
+    assert "UTC" in str(refused.value)
+    assert "Europe/Paris" in str(refused.value)
+    clew.open(tmp_path / "s", small(), spark=spark).close()
+
+
+def test_the_time_zone_of_a_store_decides_what_its_boxes_say(spark: SparkSession, tmp_path: Path) -> None:
+    net = clew.Network("hours")
+    stream = net.stream("s", "ts TIMESTAMP, id INT", order="ts", key=["ts", "id"])
+    stream.map("ts", "id", h="hour(ts)", d="cast(ts AS DATE)").output("o")
+    rows = [{"ts": "2024-06-30T23:30:00+00:00", "id": 1}]
+    for zone, hour, day in (("UTC", 23, 30), ("Asia/Tokyo", 8, 1)):
+        session = spark.newSession()
+        session.conf.set("spark.sql.session.timeZone", zone)
+        with clew.open(tmp_path / zone.replace("/", "-"), net, spark=session, time_zone=zone) as engine:
+            engine.feed("s", rows)
+            (row,) = engine.read("o").collect()
+            assert (row.h, row.d.day) == (hour, day)

@@ -1,0 +1,194 @@
+"""The Spark lane gives the same bits as the driver's, and tasks may run as often as they like.
+
+First every kind of box alone, its tasks run in this process; then tasks that run twice or fail; then all of it as real
+jobs, with workers that die.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.every_box import BOXES, every_box, life, one_box, rows, sources
+from tests.spark.lanes import Task, distribute_everything, stray_files, tasks_here
+
+import clew
+from clew.testing.laws import act, contents, run, same
+
+ROOT = Path(__file__).parents[2]
+ON_ARROW = [name for name in BOXES if not name.endswith("_of_spark")]
+
+
+@pytest.mark.parametrize("name", ON_ARROW)
+def test_a_box_in_tasks_is_the_box_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    expected = run(one_box(name), life(), tmp_path / "driver")
+    distribute_everything(monkeypatch)
+    jobs = tasks_here(monkeypatch)
+    same(expected, run(one_box(name), life(), tmp_path / "tasks", lane="spark"), "lanes")
+    assert len(jobs) > 4
+
+
+@pytest.mark.parametrize("partitions", [1, 7])
+def test_how_many_partitions_there_are_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    net = every_box(["join_left", "clock_window", "user_function", "resample", "latch"])
+    expected = run(net, life(), tmp_path / "driver")
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    monkeypatch.setattr("clew.session.PARTITIONS", partitions)
+    same(expected, run(net, life(), tmp_path / "tasks", lane="spark"), f"{partitions} partitions")
+
+
+def test_lanes_may_alternate_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = every_box(["join_where", "tuple_window", "landmark", "count_window", "sort"])
+    expected = run(net, life(), tmp_path / "driver")
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    lanes = set()
+    for number, action in enumerate(life()):
+        lane = "driver" if number % 2 else "spark"
+        with clew.open(tmp_path / "both", net, durable=False, lane=lane) as engine:
+            act(engine, action)
+            lanes |= set(engine.progress(1)["lane"])
+            found = contents(engine._store)
+    assert lanes == {"driver", "spark"}
+    same(expected, found, "lanes in turn")
+
+
+# --- attempts ---
+
+
+def twice(task: Task, argument: Any) -> Any:
+    """A speculative attempt finishes second and wins."""
+    task(argument)
+    return task(argument)
+
+
+def first_of_two(task: Task, argument: Any) -> Any:
+    """A speculative attempt finishes second and loses."""
+    result = task(argument)
+    task(argument)
+    return result
+
+
+@pytest.mark.parametrize("attempts", [twice, first_of_two])
+def test_speculative_attempts_leave_no_second_rows_and_no_stray_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: Callable[[Task, Any], Any]
+) -> None:
+    net = every_box(["join_left", "clock_window", "filter_that_fails", "user_function"])
+    expected = run(net, life(), tmp_path / "driver")
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch, attempts)
+    same(expected, run(net, life(), tmp_path / "tasks", lane="spark"), attempts.__name__)
+    with clew.open(tmp_path / "tasks", net, durable=False, grace_s=0, lane="driver") as engine:
+        assert stray_files(engine._store) == []
+        same(expected, contents(engine._store), "opened again")
+
+
+def test_a_job_that_fails_costs_its_epoch_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = every_box(["join_left", "clock_window"])
+    expected = run(net, life(), tmp_path / "driver")
+    distribute_everything(monkeypatch)
+    left = [0]
+
+    def breaks(task: Task, argument: Any) -> Any:
+        left[0] -= 1
+        result = task(argument)
+        if left[0] == 0:
+            raise OSError("the executor is gone")
+        return result
+
+    tasks_here(monkeypatch, breaks)
+    with clew.open(tmp_path / "tasks", net, durable=False, grace_s=0, lane="spark") as engine:
+        for number, action in enumerate(life()):
+            for nth in (1, 9, 25):
+                left[0] = nth
+                with pytest.raises(OSError, match="the executor is gone"):
+                    act(engine, action)
+                assert engine.last_epoch == number
+            left[0] = 0
+            act(engine, action)
+        same(expected, contents(engine._store), "after jobs that failed")
+    with clew.open(tmp_path / "tasks", net, durable=False, grace_s=0, lane="driver") as engine:
+        assert stray_files(engine._store) == []
+
+
+# --- jobs ---
+
+
+def jobs_of(spark: SparkSession) -> int:
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
+
+
+def test_every_kind_of_box_as_real_jobs(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = clew.Network("jobs")
+    s, t = sources(net, lateness=2)
+    for name in ("map_of_spark", "join_where_left", "clock_window", "user_function"):
+        BOXES[name](s, t).output(f"o_{name}")
+    actions = [{"s": rows(1, 0, 90), "t": rows(2, 0, 40)}, {"s": rows(3, 20, 90), "t": rows(4, 20, 40)}]
+    expected = run(net, actions, tmp_path / "driver", spark=spark)
+    distribute_everything(monkeypatch)
+    before = jobs_of(spark)
+    same(expected, run(net, actions, tmp_path / "jobs", lane="spark", spark=spark), "lanes")
+    assert jobs_of(spark) - before > 15
+
+
+DYING = """
+import os, sys
+from pathlib import Path
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+import clew
+from clew.engine.spark_session import local_session
+from clew.testing.laws import run, same, act, contents
+from tests.spark.every_box import life, sources
+from tests.spark.lanes import distribute_everything, stray_files
+
+place, master = Path(sys.argv[1]), SparkSession.Builder.master
+SparkSession.Builder.master = lambda self, _: master(self, "local[2,3]")
+
+def dies(rows):
+    task = TaskContext.get()
+    if task is not None and task.attemptNumber() == 0:
+        with open(place / "deaths", "a") as file:
+            file.write("x")
+        os._exit(9)
+    return len(rows)
+
+def network(call):
+    net = clew.Network("dying")
+    s, t = sources(net, lateness=2)
+    s.window(rows=3, by="g").agg(ts="max(ts)", n=clew.function(call, "INT", columns=["id"])).output("o")
+    return net
+
+spark = local_session(cores=2, memory="1g")
+assert spark.sparkContext.master == "local[2,3]"
+actions = life(2, 40)[:2]
+expected = run(network(dies), actions, place / "driver", lane="driver")
+distribute_everything(pytest.MonkeyPatch())
+with clew.open(place / "jobs", network(dies), spark=spark, lane="spark", durable=False, grace_s=0) as engine:
+    for action in actions:
+        act(engine, action)
+    same(expected, contents(engine._store), "workers that die")
+    assert stray_files(engine._store) == [], stray_files(engine._store)
+print("deaths", len((place / "deaths").read_text()))
+spark.stop()
+"""
+
+
+def test_a_task_whose_worker_dies_is_tried_again_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    command = [sys.executable, "-c", DYING, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    word, count = done.stdout.split()[-2:]
+    assert word == "deaths"
+    assert int(count) >= 3
