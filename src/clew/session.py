@@ -199,7 +199,8 @@ class Engine:
         given = [t for t in (trigger, AVAILABLE_NOW if available_now else None, processing_time) if t is not None]
         if len(given) > 1:
             raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
-        declared = {name: (self._plan.sources[name].source, source) for name, source in sources.items()}
+        # Spark knows the sources of a query by their order: it must be the same in every run
+        declared = {name: (self._plan.sources[name].source, sources[name]) for name in sorted(sources)}
         streamer = Streamer(self.spark, self._store, self._epoch)
         return streamer.run(declared, given[0] if given else None, timeout_s)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clew.engine.arrow_files import Held
+from clew.engine.catalyst import first_line
 from clew.engine.lanes.tasks import run_tasks
 from clew.engine.pieces import Form, Scan, point_to, write_pieces
 from clew.errors import SourceFailed
@@ -44,7 +45,10 @@ def files_of(batch: DataFrame) -> list[str]:
 
 def misfit(path: str | Path, source: Source) -> str | None:
     """How a file's columns differ from those of the stream, type by type; None if Arrow reads what Spark would."""
-    found = pq.read_schema(path)
+    try:
+        found = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"cannot be read: {first_line(error)}"
     names = {n.lower(): n for n in found.names}
     for f in source.schema:
         if f.name.lower() not in names:

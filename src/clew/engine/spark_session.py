@@ -122,8 +122,9 @@ def local_session(
         except (PySparkException, OSError) as problem:
             raise _not_started(java, memory or default_memory()) from problem
     if not verbose:
-        # pyspark prints every failed query as JSON besides raising it
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        # pyspark prints every failed query, as JSON or with a traceback, besides raising it
+        for name in ("SQLQueryContextLogger", "py4j.clientserver"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     return spark
 
 
