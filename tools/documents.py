@@ -21,7 +21,7 @@ import shlex
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,16 +143,26 @@ def _clew(arguments: list[str]) -> tuple[int, str]:
 
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{before}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    wanted = {"PATH": path, "COLUMNS": "80", "CLEW_STORE": None}
+    before = {name: os.environ.get(name) for name in wanted}
+    _set(wanted)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             app(arguments)
     except SystemExit as end:
         code = end.code
     finally:
-        os.environ["PATH"] = before
+        _set(before)
     return int(str(code or 0)), out.getvalue() + err.getvalue()
+
+
+def _set(environment: Mapping[str, str | None]) -> None:
+    for name, value in environment.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def update(document: Path) -> int:

@@ -32,6 +32,7 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
+from clew.network.columns import column_text, is_column
 from clew.network.naming import calling_spot
 
 if TYPE_CHECKING:
@@ -416,16 +417,6 @@ class _Maker:
         return value
 
 
-def column_text(value: Any) -> str:
-    """The SQL text of a column given as text or as a pyspark Column."""
-    if isinstance(value, str):
-        return value
-    inner = getattr(value, "_jc", None)
-    if inner is None:
-        raise NetworkError(f"{value!r} is no column or expression", hint="give Spark SQL as text, or a pyspark Column")
-    return str(inner.node().sql())
-
-
 def joined_columns(
     left: Sequence[str], right: Sequence[str], keys: Sequence[tuple[str, str]], suffix: str
 ) -> list[str]:
@@ -438,7 +429,7 @@ def joined_columns(
 def _names(names: Names) -> tuple[str, ...]:
     if names is None:
         return ()
-    if isinstance(names, str) or hasattr(names, "_jc"):
+    if isinstance(names, str) or is_column(names):
         return (column_text(names),)
     return tuple(column_text(name) for name in names)
 
