@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 PIP = $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format docs bench lock clean
+.PHONY: help setup demo test lint format docs bench figures lock clean
 
 help:  ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ docs: $(STAMP)  ## write docs/reference.md and the documents' output blocks anew
 
 bench: $(STAMP)  ## list the benchmarks; one runs with `.venv/bin/clew bench NAME`
 	@$(BIN)/clew bench --list
+
+figures: $(STAMP)  ## write docs/benchmarks.md and its plots from docs/benchmarks/*.json
+	@$(BIN)/python -m tools.benchmarks_page
 
 lock:  ## renew the lock files from pyproject.toml, for every platform and Python
 	@$(PYTHON) -m venv --clear build/lock && build/lock/bin/python -m pip install -qq uv

@@ -34,7 +34,7 @@ from clew.errors import StoreError
 from clew.model.axis import from_axis
 
 APP = "clew"
-CHECKPOINT_EVERY = 64
+CHECKPOINT_EVERY = 32
 TOMBSTONES = "interval 1 hour"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")

@@ -69,7 +69,7 @@ def run(quick: bool, progress: Progress) -> Samples:
     with tempfile.TemporaryDirectory(prefix="clew-bench-") as folder:
         root = Path(folder)
         progress("a feed that is left alone")
-        with _child("feed", root / "whole", EPOCHS, KILLED) as child:
+        with started("feed", root / "whole", EPOCHS, KILLED) as child:
             child.to_the_end()
         whole = contents(root / "whole")
         for number, step in enumerate([*steps, *[""] * at_random]):
@@ -77,7 +77,7 @@ def run(quick: bool, progress: Progress) -> Samples:
             _feed_round(root / f"feed-{number}", step, chance, whole, samples, number)
         source = _source_files(root / "source", of_run[0])
         progress("the same batches, fed and left alone")
-        with _child("feed", root / "whole-run", of_run[0], 0) as child:
+        with started("feed", root / "whole-run", of_run[0], 0) as child:
             child.to_the_end()
         whole = contents(root / "whole-run")
         for number in range(runs):
@@ -101,7 +101,7 @@ class Struck:
 
 def _feed_round(store: Path, step: str, chance: random.Random, whole: Contents, samples: Samples, number: int) -> None:
     struck = _struck_at_step(store, step) if step else _struck_in_feed(store, chance)
-    with _child("feed", store, EPOCHS, KILLED) as child:
+    with started("feed", store, EPOCHS, KILLED) as child:
         ready_s = float(child.until("ready")[1])
         child.to_the_end()
     _compare(store, whole, samples)
@@ -114,7 +114,7 @@ def _feed_round(store: Path, step: str, chance: random.Random, whole: Contents, 
 
 
 def _struck_at_step(store: Path, step: str) -> Struck:
-    with _child("feed", store, EPOCHS, KILLED, step) as child:
+    with started("feed", store, EPOCHS, KILLED, step) as child:
         child.until("begun", KILLED)
         left = child.rest()
     if child.code != 137 or left:
@@ -125,7 +125,7 @@ def _struck_at_step(store: Path, step: str) -> Struck:
 def _struck_in_feed(store: Path, chance: random.Random) -> Struck:
     """Killed at a random moment between the begin and the end of the epoch; again if it was over by then."""
     for missed in range(TRIES):
-        with _child("feed", store, EPOCHS, KILLED) as child:
+        with started("feed", store, EPOCHS, KILLED) as child:
             child.until("begun", KILLED - 5)
             before = time.perf_counter()
             child.until("begun", KILLED)
@@ -144,7 +144,7 @@ def _run_round(
     store: Path, source: Path, killed: int, chance: random.Random, whole: Contents, samples: Samples, number: int
 ) -> None:
     struck = _struck_in_run(store, source, killed, chance, alone=number % 2 == 1)
-    with _child("run", store, source) as child:
+    with started("run", store, source) as child:
         _, ready, opened_at = child.until("ready")
         child.to_the_end()
     _compare(store, whole, samples)
@@ -166,7 +166,7 @@ def _struck_in_run(store: Path, source: Path, killed: int, chance: random.Random
     """
     before, ends = store / "_epochs" / f"{killed - 1:012d}.json", _ends_of(store)
     for missed in range(TRIES):
-        with _child("run", store, source) as child:
+        with started("run", store, source) as child:
             while not before.exists():
                 time.sleep(0.002)
                 child.check_alive()
@@ -318,7 +318,7 @@ class Child:
 
 
 @contextmanager
-def _child(verb: str, store: Path, *arguments: object) -> Iterator[Child]:
+def started(verb: str, store: Path, *arguments: object) -> Iterator[Child]:
     child = Child([verb, store, *arguments], store.with_name(f"{store.name}.log"))
     try:
         yield child

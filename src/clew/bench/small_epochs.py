@@ -1,8 +1,9 @@
-"""Small epochs: 220 epochs of 100 tuples under a window of 20,000 rows. Do they stay cheap, and the store small?
+"""Small epochs: 220 epochs of 100 tuples under a window of 20,000 rows, whether they stay cheap and the store small.
 
-`late_over_early` starts with an empty store, as the issue of a growing stream has it: the window is full, and
-emits, from epoch 200 on, so its late epochs do more than the early ones. `late_over_early_full` fills the
-window first: every epoch does the same, and only what grows with the number of epochs is left.
+`late_over_early` starts with an empty store: the window is full, and emits, from epoch 200 on, so its late epochs
+do more than the early ones: 20 of them write outputs and origins too. `late_over_early_full` fills the window
+first: every epoch does the same, and only what grows with the number of epochs is left. A run of twenty times as
+many epochs shows whether the files stay bounded, and by how many of each kind.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
     from clew.session import Engine
 
 EPOCHS, ROWS, WINDOW = 220, 100, 20_000
+LONG_EPOCHS = 20 * EPOCHS
 WARM_UP, COMPARED = 20, 100
-COUNTED_EVERY = 20
+COUNTED_EVERY = 4
 
 CASES = (
     Case("late_over_early", "seconds of the last 100 epochs over the first 100 after 20", "ratio", "lower", 1.2),
     Case("late_over_early_full", "the same, the window full from the first epoch on", "ratio", "lower", 1.2),
     Case("files", "files and log entries in the store at the end", "files", "lower"),
+    Case("files_most", "the most there were after any epoch: they come and go with compaction", "files", "lower"),
     Case("latency_seconds", "100 tuples fed, and what they gave read through Spark", "s", "lower", 0.5),
 )
 
@@ -45,8 +48,14 @@ NOTES = {
     "grace_s": 0,
     "grace": "removed files and old log entries wait for readers for clew.open(..., grace_s=300) seconds; 0 here, "
     "so that what is counted is what stays",
-    "bounded_by": "epoch records: 64 and two bases; a folder: 32 small buckets, and large ones by rows; a Delta log: "
-    "64 entries and two checkpoints; checkpoints of states: one in 64 epochs",
+    "bounded_by": {
+        "epoch records": "64, and two bases",
+        "buckets of a stream": "32 of fewer than 65,536 rows, and larger ones by the number of rows; what a merge "
+        "replaced stays for one epoch more",
+        "a Delta log": "32 entries and two checkpoints",
+        "checkpoints": "the newest 8, a few files each",
+        "seen ids": "32 segments, and larger ones by the number of ids",
+    },
 }
 
 
@@ -65,31 +74,55 @@ def batch(first: int, rows: int) -> pa.Table:
 
 
 def run(quick: bool, progress: Progress) -> Samples:
-    rounds = 1 if quick else 5
-    samples = Samples(notes={**NOTES, "rounds": rounds})
+    rounds = 1 if quick else 9
+    samples = Samples(notes={**NOTES, "rounds": rounds, "counted_every": COUNTED_EVERY})
     with tempfile.TemporaryDirectory(prefix="clew-bench-") as folder:
-        _feed_all(Path(folder) / "warm-up", 0, 30)
+        feed_all(Path(folder) / "warm-up", 0, 30)
         for number in range(rounds):
             for case, filled in (("late_over_early", 0), ("late_over_early_full", WINDOW)):
                 progress(f"{case}, round {number + 1} of {rounds}")
-                store = Path(folder) / f"{case}-{number}"
-                seconds, counts = _feed_all(store, filled, EPOCHS)
-                early, late = sum(seconds[WARM_UP : WARM_UP + COMPARED]), sum(seconds[-COMPARED:])
-                samples.add(case, late / early)
-                samples.measured(
-                    case=case, round=number, early_s=early, late_s=late, epoch_ms=[round(s * 1000, 2) for s in seconds],
-                    median_ms=statistics.median(seconds) * 1000, files_after=counts, files_at_end=files_by_kind(store),
-                )  # fmt: skip
-                if filled:
-                    samples.add("files", sum(files_by_kind(store).values()))
+                _round(Path(folder) / f"{case}-{number}", case, filled, number, samples)
+        if not quick:
+            progress(f"{LONG_EPOCHS} epochs")
+            _long(Path(folder) / "long", samples)
         progress("latency")
         _latency(Path(folder) / f"late_over_early_full-{rounds - 1}", 5 if quick else 20, samples)
     return samples
 
 
-def _feed_all(store: Path, filled: int, epochs: int) -> tuple[list[float], dict[int, int]]:
-    """The seconds of each epoch over a new store, and the number of files after some."""
-    seconds, counts = [], {}
+def _round(store: Path, case: str, filled: int, number: int, samples: Samples) -> None:
+    seconds, files = feed_all(store, filled, EPOCHS)
+    early, late = sum(seconds[WARM_UP : WARM_UP + COMPARED]), sum(seconds[-COMPARED:])
+    samples.add(case, late / early)
+    totals = {epoch: kinds.total() for epoch, kinds in files.items()}
+    samples.measured(
+        case=case, round=number, early_s=early, late_s=late, epoch_ms=[round(s * 1000, 2) for s in seconds],
+        median_ms=statistics.median(seconds) * 1000, files_after=totals, files_at_end=files[EPOCHS],
+    )  # fmt: skip
+    if filled:
+        samples.add("files", totals[EPOCHS])
+        samples.add("files_most", max(totals.values()))
+
+
+def _long(store: Path, samples: Samples) -> None:
+    """Many epochs: the most files of each kind in the first half and in the second."""
+    seconds, files = feed_all(store, WINDOW, LONG_EPOCHS)
+    most: dict[str, list[int]] = {}
+    for epoch, kinds in files.items():
+        for kind, count in kinds.items():
+            half = most.setdefault(kind, [0, 0])
+            half[epoch > LONG_EPOCHS // 2] = max(half[epoch > LONG_EPOCHS // 2], count)
+    parts = range(0, LONG_EPOCHS, COMPARED)
+    samples.measured(
+        case="long", epochs=LONG_EPOCHS, files_after={e: k.total() for e, k in files.items()},
+        most_in_each_half=dict(sorted(most.items())),
+        mean_ms={p + COMPARED: round(statistics.mean(seconds[p : p + COMPARED]) * 1000, 3) for p in parts},
+    )  # fmt: skip
+
+
+def feed_all(store: Path, filled: int, epochs: int) -> tuple[list[float], dict[int, Counter[str]]]:
+    """The seconds of each epoch over a new store, and the files there are after some, by kind."""
+    seconds, files = [], {}
     with clew.open(store, network(), lane="driver", grace_s=0) as engine:
         if filled:
             engine.feed("readings", batch(0, filled), id="fill")
@@ -99,13 +132,13 @@ def _feed_all(store: Path, filled: int, epochs: int) -> tuple[list[float], dict[
             engine.feed("readings", table, id=f"batch {number}")
             seconds.append(time.perf_counter() - started)
             if (number + 1) % COUNTED_EVERY == 0:
-                counts[number + 1] = sum(files_by_kind(store).values())
-    return seconds, counts
+                files[number + 1] = files_by_kind(store)
+    return seconds, files
 
 
-def files_by_kind(store: Path) -> dict[str, int]:
+def files_by_kind(store: Path) -> Counter[str]:
     """All files of a store, by what they are and whose."""
-    return dict(sorted(Counter(_kind(path.relative_to(store)) for path in store.rglob("*") if path.is_file()).items()))
+    return Counter(_kind(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
 
 
 def _kind(path: Path) -> str:
