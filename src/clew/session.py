@@ -13,12 +13,12 @@ from clew.archive.layout import MANIFEST
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import as_table, one_value
-from clew.engine.catalyst import Catalyst
+from clew.engine.catalyst import Catalyst, failed_in_spark, first_line
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lanes.spark import SparkLane
-from clew.engine.pieces import Batch, scratch
+from clew.engine.pieces import Batch, Scan, scratch
 from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
@@ -26,8 +26,9 @@ from clew.engine.runtime import Arrival, Epoch, Runtime
 from clew.engine.spark_session import check_session, local_session
 from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
-from clew.errors import BatchError, Finished, UnknownEpoch, UnknownStream, nearest
+from clew.errors import BatchError, BoxFailed, Finished, UnknownEpoch, UnknownStream, nearest
 from clew.model.axis import axis_end, value_on_axis
+from clew.network.boxes import Source
 from clew.network.network import Network
 
 if TYPE_CHECKING:
@@ -152,12 +153,22 @@ class Engine:
             for name, batch in batches.items():
                 source = self._plan.sources[name].source
                 if is_frame(batch):
-                    found = scan(conform(batch, source), [source], folder)[name]
+                    found = self._scanned(batch, source, folder)
                     taken[name], refused[name] = found.batch, list(found.rejects)
                 else:
                     table, refused[name] = as_table(batch, source.schema, name)
                     taken[name] = Batch.of(source, table)
             return self._epoch(Arrival(taken, refused, id=id))
+
+    def _scanned(self, frame: DataFrame, source: Source, folder: Path) -> Scan:
+        try:
+            return scan(conform(frame, source), [source], folder)[source.name]
+        except failed_in_spark() as error:
+            raise BatchError(
+                f"batch for stream '{source.name}' failed in Spark",
+                details=[first_line(error)],
+                hint="nothing of it was admitted",
+            ) from error
 
     def _feed_streaming(self, batches: Mapping[str, Any], id: str | None) -> Epoch:
         if id is not None:
@@ -223,7 +234,14 @@ class Engine:
         return self._epoch(Arrival(finish=True))
 
     def _epoch(self, arrival: Arrival) -> Epoch:
-        done = self._runtime.epoch(arrival)
+        try:
+            done = self._runtime.epoch(arrival)
+        except failed_in_spark() as error:
+            raise BoxFailed(
+                f"epoch {self.last_epoch + 1} failed in Spark",
+                details=[first_line(error)],
+                hint="nothing of it is kept: feed it again",
+            ) from error
         for text in done.warnings:
             warnings.warn(text, FarAheadWarning, stacklevel=4)
         self._deliveries.deliver()

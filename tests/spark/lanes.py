@@ -17,8 +17,8 @@ SPARK = "clew.engine.lanes.spark"
 
 
 def distribute_everything(patch: pytest.MonkeyPatch) -> None:
-    """Let no step be too small for a job."""
-    patch.setattr(f"{SPARK}.SMALL", 0)
+    """Let no step with a row be too small for a job."""
+    patch.setattr(f"{SPARK}.SMALL", 1)
 
 
 def tasks_here(patch: pytest.MonkeyPatch, run: Callable[[Task, Any], Any] | None = None) -> list[int]:

@@ -171,7 +171,7 @@ def test_a_frame_of_another_schema_is_refused_whole(
 def test_a_frame_that_fails_while_it_runs_costs_one_try(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql("SELECT id AS ts, 1 AS id, 'a' AS g, 1 / (id - 3) AS x FROM range(6)")
     with clew.open(tmp_path / "s", small(), spark=spark) as engine:
-        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        with pytest.raises(BatchError, match=r"batch for stream 's' failed in Spark\n  \[DIVIDE_BY_ZERO\] Division by"):
             engine.feed("s", frame)
         assert engine.last_epoch == 0
         assert engine.feed("s", frame.where("ts < 3")).admitted == {"s": 3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +14,9 @@ from clew.model.rows import Bools, Rows
 from clew.operators.base import Refused
 
 ROW = "_row"
+
+_CONDITION = re.compile(r"(?<![\w\]])\[[A-Z][A-Z0-9_]+(\.[A-Z0-9_]+)*\]")  # as in "[DIVIDE_BY_ZERO] Division by zero"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # what stands behind a traceback's last frame
 
 
 class Catalyst:
@@ -73,9 +77,19 @@ def is_row_error(error: Exception) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """What Spark says, without its stack."""
+    """What Spark says, or Python in one of its workers, without the stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
-        if line.startswith("["):
-            return line.split(" SQLSTATE")[0][:500]
-    return (lines[0] if lines else type(error).__name__)[:500]
+        if condition := _CONDITION.search(line):
+            return line[condition.start() :].split(" SQLSTATE")[0].strip()[:500]
+    frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
+    raised = [line for line in lines[frames[-1] :] if _RAISED.match(line)] if frames else lines[:1]
+    return (raised[0] if raised else type(error).__name__)[:500]
+
+
+def failed_in_spark() -> tuple[type[Exception], ...]:
+    """What Spark raises; a user gets one of clew's errors in its place."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError
