@@ -86,7 +86,7 @@ def run(document: Path, folder: Path) -> Iterator[Ran]:
     """Run the blocks of a document one after another in an empty folder."""
     found = blocks(document.read_text())
     names: dict[str, object] = {"__name__": "__main__"}
-    with contextlib.chdir(folder), warnings.catch_warnings():
+    with contextlib.chdir(folder), _importable(folder), warnings.catch_warnings():
         warnings.simplefilter("error")
         for number, block in enumerate(found):
             if block.is_file:
@@ -99,6 +99,19 @@ def run(document: Path, folder: Path) -> Iterator[Ran]:
             except Exception as error:
                 raise AssertionError(f"{document.name}:{block.line} fails: {type(error).__name__}: {error}") from error
             yield Ran(block, printed.replace(f"{folder.resolve()}/", "").replace(f"{folder}/", ""), after)
+
+
+@contextlib.contextmanager
+def _importable(folder: Path) -> Iterator[None]:
+    """What a document writes can be imported by it, and by no other."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = [place for place in sys.path if Path(place).resolve() != folder.resolve()]
+        for name, module in list(sys.modules.items()):
+            if Path(getattr(module, "__file__", None) or "/").parent.resolve() == folder.resolve():
+                del sys.modules[name]
 
 
 def _plain(text: str, numbers: bool) -> list[str]:
