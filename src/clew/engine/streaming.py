@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,24 +87,27 @@ class Streamer:
                     self.failure = error
                     raise
 
-        query = writer.foreachBatch(batch).start()
-        line = ProgressLine()
-        try:
-            self._wait(query, line, started, timeout_s)
-        finally:
-            query.stop()
-            with self.busy:  # an epoch that is being committed ends first
-                self.told.seconds = time.monotonic() - started
-            line.end()
+        with _interrupts() as stop:
+            query = writer.foreachBatch(batch).start()
+            line = ProgressLine()
+            try:
+                self._wait(query, line, started, timeout_s, stop)
+            finally:
+                query.stop()
+                with self.busy:  # an epoch that is being committed ends first
+                    self.told.seconds = time.monotonic() - started
+                line.end()
         return self.told
 
-    def _wait(self, query: StreamingQuery, line: ProgressLine, started: float, timeout_s: float | None) -> None:
+    def _wait(
+        self, query: StreamingQuery, line: ProgressLine, started: float, timeout_s: float | None, stop: threading.Event
+    ) -> None:
         from pyspark.errors import StreamingQueryException
 
         try:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                 line.show(self.told, time.monotonic() - started)
-                if timeout_s is not None and time.monotonic() - started > timeout_s:
+                if stop.is_set() or (timeout_s is not None and time.monotonic() - started > timeout_s):
                     self.told.stopped = True
                     return
         except KeyboardInterrupt:
@@ -190,6 +195,29 @@ def _interval(text: str) -> str:
     raise BatchError(
         f"run cannot read '{text}' as a trigger", hint="'available_now', or how often to make an epoch: '5 seconds'"
     )
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C as an event; the second one interrupts.
+
+    Spark's own handler cancels jobs out of the middle of a call to the JVM, and breaks the connection.
+    """
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # others cannot set handlers, and get no signals
+        yield asked
+        return
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
