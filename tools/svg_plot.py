@@ -117,11 +117,11 @@ def _whole(
         legend.append(
             f'<rect x="{right}" y="42" width="12" height="12" fill="{colour}"/>' + _text(right + 17, 52, name)
         )
-        right += 34 + 7 * len(name)
+        right += 34 + round(6.4 * len(name))
     base = HEIGHT - BOTTOM
     labels = [
         _text(LEFT, 22, title, more='font-size="15" font-weight="bold"'),
-        _text(WIDTH - RIGHT, 52, sub, "end", 'fill="#666"') if sub else "",
+        _text(WIDTH - RIGHT, 22, sub, "end", 'fill="#666"') if sub else "",
         _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT + below - 12, x, "middle") if x else "",
         _text(14, (TOP + base) / 2, y, "middle", f'transform="rotate(-90 14 {(TOP + base) / 2:g})"'),
     ]

@@ -166,6 +166,7 @@ def test_json_goes_to_a_file_beside_the_table(fake: list[bool], tmp_path: Path, 
     result = clew("bench", *(word.format(file) for word in order), "--quick")
     assert (result.exit_code, fake) == (0, [True])
     assert result.stdout.startswith("case")
+    assert '"less": [0.25, 0.5, 0.75, 1.0, 1.25]' in file.read_text()
     written = json.loads(file.read_text(), parse_constant=_refused)
     assert (written["bench"], written["quick"], len(written["figures"])) == ("halves", True, 4)
     assert written["raw"][0]["seconds"] == "NaN"

@@ -74,7 +74,7 @@ def batch(first: int, rows: int) -> pa.Table:
 
 
 def run(quick: bool, progress: Progress) -> Samples:
-    rounds = 1 if quick else 9
+    rounds = 1 if quick else 25
     samples = Samples(notes={**NOTES, "rounds": rounds, "counted_every": COUNTED_EVERY})
     with tempfile.TemporaryDirectory(prefix="clew-bench-") as folder:
         feed_all(Path(folder) / "warm-up", 0, 30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -94,7 +95,7 @@ def _measure(out: Out, bench: Bench, quick: bool, to: str | None) -> None:
     with _talk(out, bench.name) as progress:
         result = measure(bench, quick, progress)
     if file is not None:
-        file.write_text(json.dumps(plain(result), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        file.write_text(_text(result), encoding="utf-8")
         out.say(f"written to {file}")
     if to == STDOUT:
         out.document(result)
@@ -102,6 +103,12 @@ def _measure(out: Out, bench: Bench, quick: bool, to: str | None) -> None:
     out.table(("case", "value", "low - high", "unit", "aim", "met"), [_row(f) for f in result["figures"]])
     if quick:
         out.say("a quick look: few rounds, and sizes at which fixed costs count", style="dim")
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    """The JSON of a run, a list of numbers to a line."""
+    text = json.dumps(plain(result), indent=1, allow_nan=False) + "\n"
+    return re.sub(r"\[\s+([-+.\deE,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _row(figure: Mapping[str, Any]) -> tuple[object, ...]:
