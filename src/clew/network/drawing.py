@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,8 @@ def as_mermaid(network: Network) -> str:
     numbers = {box.name: f"b{i}" for i, box in enumerate(network.boxes)}
     lines = ["flowchart LR"]
     for box in network.boxes:
-        text = f"<b>{escape(box.name)}</b><br/>{escape(box.kind)}: {escape(what_it_does(box))}".replace('"', "&quot;")
+        detail = ": ".join(filter(None, (box.kind, what_it_does(box))))
+        text = f"<b>{escape(box.name)}</b><br/>{escape(detail)}".replace('"', "&quot;")
         left, right = ("([", "])") if isinstance(box, Source) else ("[", "]")
         lines.append(f'  {numbers[box.name]}{left}"{text}"{right}')
         lines += [f"  {numbers[parent]} --> {numbers[box.name]}" for parent in box.inputs]
@@ -159,29 +161,22 @@ def code_mark(call: Any) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-# --- SVG: columns by depth, one card a box, a curve an arrow ---
+# --- SVG: columns by depth, one card a box, a line an arrow; where a line passes a column it has a row of its own ---
 
-_W, _H, _GAP_X, _GAP_Y, _PAD = 190, 46, 44, 18, 14
+_W, _H, _GAP_X, _GAP_Y, _PAD = 214, 46, 44, 18, 14
 _FILL = {"source": "#e3f0e6", "output": "#fdf0d5"}
+_Edge = tuple[str, str]
+_Spot = tuple[int, int]  # column, row
 
 
 def as_svg(network: Network) -> str:
     boxes = network.boxes
-    depth: dict[str, int] = {}
-    for box in boxes:
-        depth[box.name] = max((depth[p] + 1 for p in box.inputs), default=0)
-    rows: dict[int, int] = {}
-    place: dict[str, tuple[int, int]] = {}
-    for box in boxes:
-        column = depth[box.name]
-        wish = max((place[p][1] for p in box.inputs), default=0)
-        row = max(rows.get(column, 0), min(wish, rows.get(column, 0) + 8)) if box.inputs else rows.get(column, 0)
-        place[box.name] = (column, row)
-        rows[column] = row + 1
-    width = 2 * _PAD + (max(depth.values(), default=0) + 1) * (_W + _GAP_X) - _GAP_X
-    height = 2 * _PAD + max(rows.values(), default=1) * (_H + _GAP_Y) - _GAP_Y
+    place, routes = _layout(boxes)
+    spots = [*place.values(), *(spot for route in routes.values() for spot in route)]
+    width = 2 * _PAD + (max((c for c, _ in spots), default=0) + 1) * (_W + _GAP_X) - _GAP_X
+    height = 2 * _PAD + (max((r for _, r in spots), default=0) + 1) * (_H + _GAP_Y) - _GAP_Y
     marks = _stored_as(network)
-    arrows = [_arrow(place[p], place[b.name]) for b in boxes for p in b.inputs]
+    arrows = [_arrow([place[start], *route, place[end]]) for (start, end), route in routes.items()]
     cards = [_card(b, place[b.name], marks.get(b.name, [])) for b in boxes]
     style = "text{font:12px system-ui,sans-serif;fill:#1d2733}.k{font-size:10px;fill:#5b6876}"
     return (
@@ -191,31 +186,79 @@ def as_svg(network: Network) -> str:
     )
 
 
-def _corner(place: tuple[int, int]) -> tuple[int, int]:
-    return _PAD + place[0] * (_W + _GAP_X), _PAD + place[1] * (_H + _GAP_Y)
+def _layout(boxes: Sequence[Box]) -> tuple[dict[str, _Spot], dict[_Edge, list[_Spot]]]:
+    """Where each box stands, and where each arrow passes the columns between its ends."""
+    depth = _depths(boxes)
+    place: dict[str, _Spot] = {}
+    routes: dict[_Edge, list[_Spot]] = {(p, b.name): [] for b in boxes for p in b.inputs}
+    for column in range(max(depth.values(), default=-1) + 1):
+        wishes: list[tuple[float, int, Box | _Edge]] = []
+        for number, box in enumerate(boxes):
+            if depth[box.name] == column:
+                rows = [(routes[p, box.name] or [place[p]])[-1][1] for p in box.inputs]
+                wishes.append((sum(rows) / len(rows) if rows else 0, number, box))
+            for parent in box.inputs:
+                if depth[parent] < column < depth[box.name]:
+                    edge = parent, box.name
+                    wishes.append(((routes[edge] or [place[parent]])[-1][1], number, edge))
+        free = 0
+        for wish, _, item in sorted(wishes, key=lambda w: w[:2]):
+            row = max(free, int(wish))
+            free = row + 1
+            if isinstance(item, tuple):
+                routes[item].append((column, row))
+            else:
+                place[item.name] = (column, row)
+    return place, routes
 
 
-def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    (x0, y0), (x1, y1) = _corner(start), _corner(end)
-    x0, y0, y1 = x0 + _W, y0 + _H // 2, y1 + _H // 2
-    middle = (x0 + x1) // 2
+def _depths(boxes: Sequence[Box]) -> dict[str, int]:
+    """Each box one column behind its last input; a source one before its first user."""
+    depth: dict[str, int] = {}
+    for box in boxes:
+        depth[box.name] = max((depth[p] + 1 for p in box.inputs), default=0)
+    for box in boxes:
+        users = [depth[b.name] for b in boxes if box.name in b.inputs]
+        if not box.inputs and users:
+            depth[box.name] = min(users) - 1
+    return depth
+
+
+def _corner(spot: _Spot) -> tuple[int, int]:
+    return _PAD + spot[0] * (_W + _GAP_X), _PAD + spot[1] * (_H + _GAP_Y)
+
+
+def _arrow(spots: Sequence[_Spot]) -> str:
+    corners = [_corner(spot) for spot in spots]
+    x, y = corners[0][0] + _W, corners[0][1] + _H // 2
+    path = f"M{x} {y}"
+    for corner_x, corner_y in corners[1:]:
+        middle, y1 = (x + corner_x) // 2, corner_y + _H // 2
+        last = corner_x == corners[-1][0]
+        path += f"C{middle} {y} {middle} {y1} {corner_x - 6 * last} {y1}"
+        if not last:
+            path += f"H{corner_x + _W}"
+        x, y = corner_x + _W, y1
+    end = corners[-1][0]
     return (
-        f'<path d="M{x0} {y0}C{middle} {y0} {middle} {y1} {x1 - 6} {y1}" fill="none" '
-        'stroke="#8a97a6" stroke-width="1.5"/>'
-        f'<path d="M{x1} {y1}l-7 -4v8z" fill="#8a97a6"/>'
+        f'<path d="{path}" fill="none" stroke="#8a97a6" stroke-width="1.5"/>'
+        f'<path d="M{end} {y}l-7 -4v8z" fill="#8a97a6"/>'
     )
 
 
-def _card(box: Box, place: tuple[int, int], marks: list[str]) -> str:
-    x, y = _corner(place)
+def _card(box: Box, spot: _Spot, marks: Sequence[str]) -> str:
+    x, y = _corner(spot)
     fill = _FILL["source"] if isinstance(box, Source) else _FILL["output"] if marks else "#eef2f7"
-    text = f"{box.name}" + (f" ⇒ {', '.join(m.split(' ', 1)[1].strip(chr(39)) for m in marks)}" if marks else "")
-    detail = f"{box.kind}: {what_it_does(box)}"
+    streams = [mark.split(" ", 1)[1].strip("'") for mark in marks]
+    text = f"{box.name} ⇒ {', '.join(streams)}" if streams else box.name
+    if streams == [box.name]:
+        text = f"⇒ {box.name}"
+    detail = ": ".join(filter(None, (box.kind, what_it_does(box))))
     return (
         f"<g><title>{escape(box.name)}: {escape(detail)}</title>"
         f'<rect x="{x}" y="{y}" width="{_W}" height="{_H}" rx="7" fill="{fill}" stroke="#b9c3cf"/>'
-        f'<text x="{x + 9}" y="{y + 19}">{escape(_short(text, 28))}</text>'
-        f'<text class="k" x="{x + 9}" y="{y + 35}">{escape(_short(detail, 36))}</text></g>'
+        f'<text x="{x + 9}" y="{y + 19}">{escape(_short(text, 27))}</text>'
+        f'<text class="k" x="{x + 9}" y="{y + 35}">{escape(_short(detail, 33))}</text></g>'
     )
 
 

@@ -28,6 +28,10 @@ class Spot:
         name = os.path.relpath(self.file) if Path(self.file).is_absolute() else self.file
         return f"{self.file if name.startswith('..') else name}:{self.line}"
 
+    def written_with(self, other: Spot) -> bool:
+        """Whether both stand in one statement."""
+        return (self.file, self.statement) == (other.file, other.statement)
+
 
 def calling_spot() -> Spot:
     """The innermost frame outside this package."""

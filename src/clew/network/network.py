@@ -32,7 +32,7 @@ class Network:
             raise NetworkError("a network needs a name")
         self.name = name
         self._boxes: list[Box] = []  # named provisionally, by their number
-        self._chains: list[_Chain] = []
+        self._written: list[_Written] = []
         self._outputs: dict[str, int] = {}
         self._kept: dict[str, int] = {}
 
@@ -162,14 +162,10 @@ class Network:
                 )
         number = len(self._boxes)
         self._boxes.append(dataclasses.replace(box, name=name or "", inputs=tuple(str(s._number) for s in inputs)))
-        if name is not None and any(c.given == name for c in self._chains):
+        if name is not None and any(w.given == name for w in self._written):
             self._boxes.pop()
             raise DuplicateName(f"network '{self.name}' has two boxes named '{name}'", at=box.at or None)
-        spot = calling_spot()
-        parent = self._chains[inputs[0]._number] if inputs else None
-        same = parent is not None and parent.spot.statement == spot.statement and parent.spot.file == spot.file
-        chain = parent.chain if parent is not None and same and parent.last_of(self._chains) else number
-        self._chains.append(_Chain(number, chain, spot, name))
+        self._written.append(_Written(calling_spot(), name))
         return Stream(self, number, tuple(columns), order)
 
     def _provisional_name(self, kind: str, name: str | None) -> str:
@@ -195,14 +191,16 @@ class Network:
 
     def _names(self) -> list[str]:
         """Given names; else the last box of a statement takes the variable's name, those before it `variable.kind`."""
-        taken = {c.given for c in self._chains if c.given}
-        last = {c.chain: c.number for c in self._chains}
+        taken = {w.given for w in self._written if w.given}
+        inner: set[int] = set()
+        for written, box in zip(self._written, self._boxes, strict=True):
+            inner |= {i for i in map(int, box.inputs) if self._written[i].spot.written_with(written.spot)}
         names: list[str] = []
-        for link, box in zip(self._chains, self._boxes, strict=True):
-            wish = link.given
+        for number, (written, box) in enumerate(zip(self._written, self._boxes, strict=True)):
+            wish = written.given
             if wish is None:
-                target = link.spot.target
-                wish = (target if last[link.chain] == link.number else f"{target}.{box.kind}") if target else box.kind
+                target = written.spot.target
+                wish = f"{target}.{box.kind}" if target and number in inner else target or box.kind
                 wish = _free(wish, taken)
                 taken.add(wish)
             names.append(wish)
@@ -210,16 +208,11 @@ class Network:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Chain:
-    """Which statement a box was written in."""
+class _Written:
+    """Where a box was written, and the name that it was given there."""
 
-    number: int
-    chain: int
     spot: Spot
     given: str | None
-
-    def last_of(self, chains: Sequence[_Chain]) -> bool:
-        return all(c.number <= self.number for c in chains if c.chain == self.chain)
 
 
 def _free(name: str, taken: Iterable[str]) -> str:
