@@ -158,23 +158,28 @@ def rate(spark: SparkSession, per_batch: int = 40) -> DataFrame:
     return frame.load().selectExpr("value AS ts", "string(value % 3) AS g", "double(value % 7) AS x")
 
 
-def run_on(engine: Engine, sources: dict[str, Any], **options: Any) -> int:
-    """Run until the time is up, for longer and longer, until there was an epoch; the tuples admitted."""
-    before = engine.last_epoch
-    for seconds in (1, 2, 4, 8, 16, 32):
-        done = engine.run(sources, timeout_s=seconds, **options)
-        assert done.stopped
-        assert done.seconds >= seconds
-        if engine.last_epoch > before:
-            return done.admitted
-    raise AssertionError("no epoch in a minute")
+def run_until(engine: Engine, sources: dict[str, Any], rows: int, **options: Any) -> int:
+    """Run until ctrl-C, which comes when output 'big' has got so many rows more; the tuples admitted."""
+    left = [rows]
+
+    def stop(table: pa.Table, _: int) -> None:
+        left[0] -= len(table)
+        if left[0] <= 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    engine.deliver("big", lambda *_: None, name="stop", form="arrow")
+    engine.deliver("big", stop, name="stop", form="arrow")
+    done = engine.run(sources, timeout_s=100, **options)
+    assert done.stopped
+    assert left[0] <= 0
+    return done.admitted
 
 
-def test_a_rate_source_runs_until_the_time_is_up_and_goes_on(open_engine: Any, spark: SparkSession) -> None:
+def test_a_rate_source_runs_until_ctrl_c_and_goes_on(open_engine: Any, spark: SparkSession) -> None:
     total = 0
     for _ in range(2):
         with open_engine() as engine:
-            total += run_on(engine, {"s": rate(spark)}, processing_time="50 milliseconds")
+            total += run_until(engine, {"s": rate(spark)}, 40, processing_time="50 milliseconds")
             assert total == 40 * engine.last_epoch
             assert [ts for ts, _, _ in values(engine.read("s"))] == list(range(total))
 
@@ -183,10 +188,16 @@ def test_the_rate_source_runs_without_a_trigger(open_engine: Any, spark: SparkSe
     frame = spark.readStream.format("rate").option("rowsPerSecond", 500).load()
     frame = frame.selectExpr("value AS ts", "'a' AS g", "double(value) AS x")
     with open_engine() as engine:
-        while not engine.read("s").count():  # its first batch is empty
-            run_on(engine, {"s": frame})
-        found = [ts for ts, _, _ in values(engine.read("s"))]
-        assert found == list(range(len(found)))
+        admitted = run_until(engine, {"s": frame}, 1)
+        assert [ts for ts, _, _ in values(engine.read("s"))] == list(range(admitted))
+
+
+def test_a_run_ends_when_its_time_is_up(open_engine: Any, spark: SparkSession) -> None:
+    with open_engine() as engine:
+        done = engine.run({"s": rate(spark)}, processing_time="1 hour", timeout_s=0.5)
+        assert done.stopped
+        assert done.seconds > 0.5
+        assert done.admitted == 40 * engine.last_epoch
 
 
 @contextmanager
@@ -214,10 +225,11 @@ def server(lines: list[str]) -> Iterator[int]:
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_socket_source_is_a_streaming_frame_like_any_other(open_engine: Any, spark: SparkSession) -> None:
     rows = numbered(0, 30)
-    with server([json.dumps(r) for r in rows] + ["no row"]) as port, open_engine() as engine:
+    with server(["no row", *map(json.dumps, rows)]) as port, open_engine() as engine:
         text = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
         frame = text.selectExpr("from_json(value, 'ts LONG, g STRING, x DOUBLE') AS r").select("r.*")
-        assert run_on(engine, {"s": frame}, processing_time="100 milliseconds") == 30
+        big = sum(r["x"] >= 2 for r in rows)
+        assert run_until(engine, {"s": frame}, big, processing_time="100 milliseconds") == 30
         assert [r.reason for r in engine.rejected("s").collect()] == ["null or NaN in order column 'ts'"]
         assert values(engine.read("s")) == tuples(rows)
 
@@ -334,7 +346,7 @@ def test_ctrl_c_ends_a_run_between_two_epochs(open_engine: Any, spark: SparkSess
     assert int(admitted) == 40 * int(last)
     with open_engine() as engine:
         assert engine.last_epoch == int(last)
-        run_on(engine, {"s": rate(spark)}, processing_time="20 milliseconds")
+        run_until(engine, {"s": rate(spark)}, 1, processing_time="20 milliseconds")
         assert [ts for ts, _, _ in values(engine.read("s"))] == list(range(40 * engine.last_epoch))
         assert engine.last_epoch > int(last)
 
