@@ -11,8 +11,9 @@ a `hint` where they help, and the place in the user's file where the box was mad
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class ClewError(Exception):
@@ -159,6 +160,17 @@ class DeliveryFailed(ClewError, RuntimeError):
 
 class JavaMissing(ClewError, RuntimeError):
     """No Java that Spark can use."""
+
+
+@contextlib.contextmanager
+def told_of(what: str, at: str) -> Iterator[None]:
+    """Errors raised inside, which know of no box or stream, with what they are about and the user's line."""
+    try:
+        yield
+    except ClewError as error:
+        if error.at:
+            raise
+        raise type(error)(f"{what}: {error.message}", details=error.details, hint=error.hint, at=at) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -23,10 +23,19 @@ from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
 from clew.engine.runtime import Arrival, Epoch, Runtime
-from clew.engine.spark_session import check_session, local_session
+from clew.engine.spark_session import check_session, known_zone, local_session
 from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
-from clew.errors import BatchError, BoxFailed, Finished, UnknownEpoch, UnknownStream, nearest
+from clew.errors import (
+    BatchError,
+    BoxFailed,
+    Finished,
+    NetworkError,
+    StoreSettings,
+    UnknownEpoch,
+    UnknownStream,
+    nearest,
+)
 from clew.model.axis import axis_end, value_on_axis
 from clew.network.boxes import Source
 from clew.network.network import Network
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 
 SPARK_ROWS = 200_000  # an epoch of at least so many rows runs as Spark jobs, unless told otherwise
 PARTITIONS = 4
+LANES = ("auto", "driver", "spark")
 
 log = logging.getLogger("clew")
 
@@ -59,6 +69,10 @@ def open(
     A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
     epochs run: `"driver"`, `"spark"`, or by size. `durable=False` does not wait for the disk.
     """
+    if lane not in LANES:
+        raise NetworkError(f"no lane '{lane}'", details=[f"lanes: {', '.join(LANES)}"], hint=nearest(lane, LANES))
+    if not known_zone(time_zone):
+        raise StoreSettings(f"no time zone '{time_zone}'", hint="a name like 'Europe/Paris', or '+02:00'")
     if spark is not None:
         check_session(spark, time_zone)
     settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}

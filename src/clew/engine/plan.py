@@ -211,6 +211,7 @@ class _Builder:
     def _window(self, box: Window) -> None:
         (parent,) = self._inputs(box)
         plan = split_aggregates(box.aggregations, box.by, what=f"box '{box.name}' (window)", at=box.at)
+        _flat(parent.schema, box.by, "groups by")
         ready = self._before(box, parent, plan)
         kernel = window_kernel(box.window, box.by, plan.calls, ready.schema)
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name,), kernel.schema, kernel)
@@ -222,7 +223,11 @@ class _Builder:
         plan = split_aggregates(box.aggregations, (), what=f"box '{box.name}' (resample)", at=box.at)
         ready = self._before(box, rows, plan)
         self._same_order(box.on, (rows, ticks))
+        for parent, keys in ((rows, [mine for mine, _ in box.by]), (ticks, [theirs for _, theirs in box.by])):
+            _flat(parent.schema, keys, "matches by")
         within = span_of(box.within, ticks.schema.field(box.on[1]).type, "within")
+        if within < 0:
+            raise NetworkError(f"has within={box.within!r}, which holds nothing")
         kernel = ResampleKernel(box.on, within, box.by, plan.calls, (ready.schema, ticks.schema))
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name, ticks.name), kernel.schema, kernel)
         self.steps[step.name] = step
@@ -238,6 +243,7 @@ class _Builder:
                     f"joins '{mine}' ({type_name(kinds[0]).upper()}) with '{theirs}' ({type_name(kinds[1]).upper()})",
                     hint="cast one of them in a .map(...) before",
                 )
+            _flat(left.schema, (mine,), "joins by")
         order = left.schema.field(box.on[0]).type
         low, high = span_of(box.low, order, "within"), span_of(box.high, order, "within")
         if low > high:
@@ -273,6 +279,7 @@ class _Builder:
 
     def _sort(self, box: Sort) -> None:
         (parent,) = self._inputs(box)
+        _flat(parent.schema, (box.on,), "sorts by")
         self._kernel(box, parent, SortKernel(box.on, box.slack, parent.schema))
 
     def _drop(self, box: Drop) -> None:
@@ -335,6 +342,12 @@ class Residual:
 
 def _keep(names: Sequence[str]) -> Columns:
     return tuple((n, f"`{n}`") for n in names)
+
+
+def _flat(schema: pa.Schema, columns: Sequence[str], verb: str) -> None:
+    for column in columns:
+        if pa.types.is_nested(schema.field(column).type):
+            raise TypeProblem(f"{verb} '{column}', which is {type_name(schema.field(column).type).upper()}")
 
 
 def _placed(error: ClewError, box: Box, network: str) -> ClewError:

@@ -6,11 +6,13 @@ import atexit
 import contextlib
 import logging
 import os
+import re
 import shutil
 import site
 import sys
 import sysconfig
 import tempfile
+import zoneinfo
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -54,6 +56,16 @@ def pinned_conf(time_zone: str) -> dict[str, str]:
         "spark.sql.storeAssignmentPolicy": "ANSI",
         "spark.sql.timestampType": "TIMESTAMP_LTZ",
     }
+
+
+def known_zone(name: str) -> bool:
+    """Whether Spark and Arrow know this time zone: a name, or an offset."""
+    if name.lower() in UTC_NAMES:
+        return True
+    try:
+        return bool(re.fullmatch(r"[+-]\d\d:\d\d", name) or zoneinfo.ZoneInfo(name))
+    except (ValueError, OSError, LookupError):
+        return False
 
 
 def check_session(spark: SparkSession, time_zone: str) -> None:

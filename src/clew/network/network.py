@@ -6,7 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from clew.errors import CycleError, DuplicateName, NetworkError, SchemaError, UnknownColumn, UnknownStream, nearest
+import pyarrow as pa
+
+from clew.errors import (
+    CycleError,
+    DuplicateName,
+    NetworkError,
+    SchemaError,
+    UnknownColumn,
+    UnknownStream,
+    nearest,
+    told_of,
+)
 from clew.model.axis import Span, is_orderable, span_of
 from clew.model.schema import parse_schema
 from clew.model.types import type_name
@@ -56,7 +67,8 @@ class Network:
         """
         at = calling_spot().text
         what = f"stream '{self.name}.{name}'"
-        columns = parse_schema(schema)
+        with told_of(what, at):
+            columns = parse_schema(schema)
         keys = (key,) if isinstance(key, str) else tuple(key)
         for column in (order, *keys):
             if column not in columns.names:
@@ -73,6 +85,10 @@ class Network:
                 hint="an order is a number, a date, a timestamp, or a decimal of at most 18 digits",
                 at=at,
             )
+        for column in keys:
+            if pa.types.is_nested(columns.field(column).type):
+                kind_text = type_name(columns.field(column).type).upper()
+                raise SchemaError(f"{what} cannot have '{column}' in its key, which is {kind_text}", at=at)
         if order not in keys and key_span is None:
             raise SchemaError(
                 f"{what} has a key without its order column '{order}'",
@@ -85,8 +101,9 @@ class Network:
             ("max_ahead", max_ahead),
             ("key_span", key_span),
         ):
-            if span is not None and span_of(span, kind, word) < 0:
-                raise SchemaError(f"{what} has a negative {word}: {span!r}", at=at)
+            with told_of(what, at):
+                if span is not None and span_of(span, kind, word) < 0:
+                    raise SchemaError(f"{what} has a negative {word}: {span!r}", at=at)
         source = Source(name, (), columns, order, keys, key_span, lateness, retention, max_ahead, at=at)
         self._claim_stream(name, at)
         return self._add(source, columns.names, order, name)

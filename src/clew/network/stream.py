@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
-from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest
+from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest, told_of
 from clew.expressions.aggregates import UserFunction, split_aggregates
 from clew.expressions.parse import check_expression, parse_expression, split_alias
 from clew.model.axis import Span
@@ -131,7 +131,8 @@ class Stream:
             raise NetworkError(f"{new.what} has how='{how}'", hint="'rows', 'stateful' or 'opaque'", at=new.at)
         if not callable(function):
             raise NetworkError(f"{new.what} needs a function, not {function!r}", at=new.at)
-        made = parse_schema(schema)
+        with told_of(new.what, new.at):
+            made = parse_schema(schema)
         order = order or (self.order if self.order in made.names else None)
         if order is not None:
             new.column(order, "is ordered by", made.names)
@@ -201,8 +202,10 @@ class Stream:
         if len(set(groups)) != len(groups):
             raise DuplicateName(f"{new.what} groups by a column twice: {', '.join(groups)}", at=new.at)
         if rows is not None:
-            slide = new.count(rows if slide is None else slide, "slide")
-            return Windowed(new, CountWindow(new.count(rows, "rows"), slide, partial), groups)
+            size = new.count(rows, "rows")
+            return Windowed(
+                new, CountWindow(size, new.count(size if slide is None else slide, "slide"), partial), groups
+            )
         if partial:
             raise WindowError(f"{new.what} has partial=True without rows=...", at=new.at)
         by_count = on == "rows" and "rows" not in self.columns
@@ -389,7 +392,7 @@ class _Maker:
             text = column_text(value)
             check_expression(text, columns, what=f"{self.what} aggregates", at=self.at, aggregates=True)
             items.append((out, text))
-        split_aggregates(items, by, what=self.what, at=self.at)
+        split_aggregates(items, by, what=f"{self.what} aggregates", at=self.at)
         return tuple(items)
 
     def output_columns(self, columns: Any) -> None:
