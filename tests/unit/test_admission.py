@@ -280,12 +280,12 @@ def test_without_max_ahead_a_time_days_beyond_the_clock_waits_one_of_the_past_do
 def test_streams_of_one_type_are_merged_by_order_then_declaration() -> None:
     first, second = np.array([1, 3, 3, 7]), np.array([3, 4])
     stamps = stamp_streams([(pa.int64(), Runs.of(first)), (pa.int64(), Runs.of(second))], 10)
-    assert [s.tolist() for s in stamps] == [[11, 12, 13, 16], [14, 15]]
+    assert [s.array().tolist() for s in stamps] == [[11, 12, 13, 16], [14, 15]]
 
 
 def test_streams_of_two_types_come_one_after_the_other() -> None:
     stamps = stamp_streams([(pa.int64(), Runs.of(np.array([5, 6]))), (pa.float64(), Runs.of(np.array([1.0])))], 0)
-    assert [s.tolist() for s in stamps] == [[1, 2], [3]]
+    assert [s.array().tolist() for s in stamps] == [[1, 2], [3]]
 
 
 @given(st.lists(st.lists(st.integers(0, 6)), min_size=1, max_size=4), st.integers(0, 9))
@@ -294,7 +294,7 @@ def test_stamps_are_a_merge(streams: list[list[int]], last: int) -> None:
     stamps = stamp_streams([(pa.int64(), Runs.of(np.array(s, np.int64))) for s in ascending], last)
     merged = sorted((order, i, k) for i, s in enumerate(ascending) for k, order in enumerate(s))
     expected = {(i, k): last + 1 + n for n, (_, i, k) in enumerate(merged)}
-    assert [[expected[i, k] for k in range(len(s))] for i, s in enumerate(ascending)] == [s.tolist() for s in stamps]
+    assert [[expected[i, k] for k in range(len(s))] for i, s in enumerate(ascending)] == [s.array().tolist() for s in stamps]
 
 
 def test_progress_of_an_epoch_has_a_step_wherever_it_grows() -> None:

@@ -16,7 +16,7 @@ from clew.engine.batches import Reject, row_json
 from clew.engine.pieces import Batch
 from clew.model.axis import Axis, Number, axis_end, axis_of, from_axis, span_of
 from clew.model.groups import codes_of, group_codes, sort_by
-from clew.model.rows import Bools, Ints
+from clew.model.rows import Bools, Ints, Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
 from clew.network.boxes import Source
@@ -35,6 +35,7 @@ class StreamState:
     newest: Number | None = None  # the largest order seen, waiting tuples included
     recent: pa.Table | None = None  # keys that a new tuple could still repeat
     pending: pa.Table | None = None
+    unread: bool = False  # `recent` is in the archive, and not here
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,15 @@ def admit(
     return quick or _admit_rows(source, state, batch.table, now, advance)
 
 
+def needs_recent(state: StreamState, batch: Batch) -> bool:
+    """Whether admission can ask for keys that are only in the archive."""
+    if not state.unread:
+        return False
+    runs = batch.runs if len(batch) else None
+    waits = state.pending is not None and len(state.pending) > 0
+    return waits or runs is None or state.progress is None or bool(runs.value[0] <= state.progress)
+
+
 def _admit_as_it_stands(source: Source, state: StreamState, batch: Batch, now: dt.datetime) -> Admission | None:
     """The usual case: all rows stand by (order, key) behind what is there. None if a row needs to be looked at."""
     waits = state.pending is not None and len(state.pending) > 0
@@ -80,15 +90,17 @@ def _admit_as_it_stands(source: Source, state: StreamState, batch: Batch, now: d
     newest = max(newest, newest if state.newest is None else state.newest)
     count = runs.rows_to(_bound(source, newest, None))
     pending, admitted = batch.slice(count, len(batch)).combine_chunks(), runs.first(count)
-    last = int(admitted.until[-2]) if len(admitted.until) > 1 else 0
-    recent = _recent(source, state.recent, batch.slice(last, count), admitted.value[-1:])
+    recent, unread = state.recent, batch.memory is None and count > 0
+    if count and not unread:
+        recent = _recent(source, recent, batch.slice(int(admitted.starts[-1]), count), admitted.value[-1:])
     after = StreamState(
         state.seq + count,
         first if state.first is None and count else state.first,
         _largest(state.progress, admitted.value, None),
         newest,
-        recent,
+        None if unread else recent,
         pending,
+        unread,
     )
     return Admission(batch.first(count), admitted, source.schema.empty_table(), [], after, len(pending))
 
@@ -247,8 +259,7 @@ def _near(source: Source, state: StreamState, order: Axis, now: dt.datetime, adv
     if not len(order):
         return 0
     kind = _kind(source)
-    anchor = state.progress if state.progress is not None else order[0].item()
-    anchor = anchor if advance is None else max(anchor, advance)
+    anchor = max([v for v in (state.progress, advance) if v is not None], default=order[0].item())
     before = np.append(np.array([anchor], order.dtype), order[:-1])
     with np.errstate(over="ignore", invalid="ignore"):
         gap = order.astype(np.float64) - np.maximum(before, anchor).astype(np.float64)
@@ -313,13 +324,13 @@ def _axis(source: Source, table: pa.Table) -> Axis:
 # --- stamps ---
 
 
-def stamp_streams(orders: Sequence[tuple[pa.DataType, Runs]], last: int) -> list[Ints]:
+def stamp_streams(orders: Sequence[tuple[pa.DataType, Runs]], last: int) -> list[Stamps]:
     """Global admission numbers from `last + 1` on: merged by (order, declaration) if all orders have one type."""
     live = [i for i, (_, runs) in enumerate(orders) if len(runs)]
-    stamps: list[Ints] = []
+    stamps: list[Stamps] = []
     if len(live) < 2 or len({orders[i][0] for i in live}) > 1:
         for _, runs in orders:
-            stamps.append(np.arange(last + 1, last + 1 + len(runs), dtype=np.int64))
+            stamps.append(Stamps(last + 1, len(runs)))
             last += len(runs)
         return stamps
     for i, (_, runs) in enumerate(orders):
@@ -328,7 +339,7 @@ def stamp_streams(orders: Sequence[tuple[pa.DataType, Runs]], last: int) -> list
             if i != j:
                 at = np.searchsorted(other.value, runs.value, side="right" if j < i else "left")
                 rank += np.repeat(np.append(0, other.until)[at], np.diff(runs.until, prepend=0))
-        stamps.append(last + 1 + rank)
+        stamps.append(Stamps(last + 1, len(runs), last + 1 + rank))
     return stamps
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from clew.archive.store import Store
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, from_axis, is_orderable
-from clew.model.rows import Ints, Rows
+from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
 from clew.operators.band import within_end
 from clew.operators.base import Origin, Refused, State
@@ -65,7 +65,7 @@ class Lane(Protocol[Flow]):
 
     name: str
 
-    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Flow: ...
+    def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Flow: ...
     def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Refused, ...]]: ...
     def kernel(
         self, step: KernelStep, state: State, flows: list[Flow], progress: list[Steps]
@@ -73,9 +73,14 @@ class Lane(Protocol[Flow]):
     def count(self, flow: Flow) -> int: ...
     def column(self, flow: Flow, column: str) -> tuple[Ints, pa.ChunkedArray]: ...
     def rows(self, flow: Flow) -> Rows: ...
-    def write(
-        self, store: Store, name: str, flow: Flow, first_seq: int, epoch: int, derived: bool
-    ) -> list[FileEntry]: ...
+    def write(self, store: Store, name: str, flow: Flow, first_seq: int, epoch: int) -> list[FileEntry]:
+        """The rows of a box as buckets of a stored stream, numbered from `first_seq` on."""
+
+    def write_ahead(
+        self, store: Store, name: str, flow: Flow, first_seq: int, epoch: int
+    ) -> Callable[[], list[FileEntry]]:
+        """Begin to write a source's rows while boxes run; what it gives waits for the buckets."""
+
     def close(self) -> None: ...
 
 

@@ -24,7 +24,7 @@ from clew.engine.marks import checkpoint_meta, checkpoint_tables, network_facts,
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
 from clew.errors import BoxFailed, NetworkChanged, StoreError
-from clew.model.axis import Number, axis_end, axis_of, span_of
+from clew.model.axis import Number, axis_of
 from clew.model.rows import STAMP, Rows
 from clew.network.boxes import Source
 
@@ -180,18 +180,7 @@ def _stream_state(store: Store, source: Source) -> StreamState:
     pending = None
     if f"pending.{source.name}" in store.state.tables and store.files(f"pending.{source.name}", kind="tables"):
         pending = store.read_table(f"pending.{source.name}", kind="tables")
-    recent = None
-    if progress is not None:
-        kind = source.schema.field(source.order).type
-        reach = (
-            0 if source.key_span is None or source.order in source.key else span_of(source.key_span, kind, "key_span")
-        )
-        names = list(dict.fromkeys((*source.key, source.order)))
-        last = progress
-        if progress >= axis_end(kind):
-            ends = [f.stats[source.order][1] for f in store.files(source.name) if source.order in f.stats]
-            last = max([end for end in ends if end is not None], default=progress)
-        recent = store.read_table(source.name, names, {source.order: (last - reach, None)})
+    recent = None if progress is None else stored.recent_keys(store, source, progress)
     return StreamState(folder.seq, folder.meta.get("first"), progress, folder.meta.get("newest"), recent, pending)
 
 

@@ -18,14 +18,14 @@ from clew.archive.layout import checkpoint_epoch
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import stored
-from clew.engine.admission import Admission, StreamState, admit, source_steps, stamp_streams
+from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
 from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
 from clew.model.axis import Number, axis_end, span_of
-from clew.model.rows import Ints
+from clew.model.rows import Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
 from clew.network.boxes import Source
@@ -83,7 +83,7 @@ class _Admitted:
     """The admitted part of an epoch, with its numbers."""
 
     admissions: dict[str, Admission]
-    stamps: dict[str, Ints]
+    stamps: dict[str, Stamps]
     steps: dict[str, Steps]
     moves: list[stored.Move]
     finish: int | None
@@ -109,9 +109,15 @@ class Runtime:
     def _run(self, arrival: Arrival, admitted: _Admitted, lane: Lane[Any], started: float) -> Epoch:
         number = self.store.state.epoch + 1
         flows = {name: self._flow(name, admitted, lane) for name in self.plan.sources}
+        archived = {
+            name: lane.write_ahead(self.store, name, flows[name], self.memory.streams[name].seq + 1, number)
+            for name in admitted.admissions
+        }
         result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
         record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
         try:
+            for name, written in archived.items():
+                record.folder("streams", name).add += written()
             self._fill(record, arrival, admitted, result, lane)
             memory = self._next_memory(admitted, result)
             aged = self._age_out(record, memory)
@@ -142,7 +148,7 @@ class Runtime:
                 moves[name] = axis_end(source.schema.field(source.order).type)
             if name in arrival.batches or name in moves:
                 batch = arrival.batches.get(name) or self._nothing(name)
-                state = self.memory.streams[name]
+                state = self._stream_state(source, batch)
                 admissions[name] = admit(source, state, batch, now=arrival.at, advance=moves.get(name))
         orders = [
             (
@@ -160,10 +166,16 @@ class Runtime:
         for name in names:
             runs = admissions[name].runs if name in admissions else _NONE
             move = (moved_at[name], moves[name]) if name in moves else None
-            reached = stamps[name][runs.starts]
+            reached = stamps[name].at(runs.starts)
             steps[name] = source_steps(self.memory.streams[name].progress, reached, runs.value, move)
         finish = next(iter(moved_at.values()), last) if arrival.finish else None
         return _Admitted(admissions, stamps, steps, numbered, finish, last)
+
+    def _stream_state(self, source: Source, batch: Batch) -> StreamState:
+        state = self.memory.streams[source.name]
+        if not needs_recent(state, batch) or state.progress is None:
+            return state
+        return replace(state, recent=stored.recent_keys(self.store, source, state.progress), unread=False)
 
     def _flow(self, name: str, admitted: _Admitted, lane: Lane[Any]) -> Any:
         made = admitted.admissions.get(name)
@@ -230,7 +242,8 @@ class Runtime:
                 hidden = stored.SOURCE_HIDDEN if source else stored.DERIVED_HIDDEN
                 change.schema = stored.stored_schema(self.plan.steps[step].schema, hidden)
                 change.order = self._source(stream).order if source else None
-            change.add += lane.write(self.store, stream, flow, last + 1, record.epoch, not source)
+            if not source:
+                change.add += lane.write(self.store, stream, flow, last + 1, record.epoch)
             change.seq = last + lane.count(flow)
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:

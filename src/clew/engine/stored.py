@@ -12,8 +12,9 @@ import pyarrow as pa
 from clew.archive.store import Store
 from clew.engine.batches import Reject, row_json
 from clew.engine.evaluate import Named
-from clew.model.axis import Number
+from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import IDENT, POS, STAMP, Ints, Rows, mix
+from clew.network.boxes import Source
 from clew.operators.base import ORIGIN_COLUMNS, Refused
 
 SEQ, EPOCH, REASON = "_seq", "_epoch", "_reason"
@@ -68,6 +69,19 @@ def moves_since(store: Store, epoch: int) -> list[Move]:
         Move(r["stream"], r["real"] if r["whole"] is None else r["whole"], r[STAMP], r["finish"])
         for r in sorted(rows, key=lambda r: r[STAMP])
     ]
+
+
+def recent_keys(store: Store, source: Source, progress: Number) -> pa.Table:
+    """The keys, with their order, that a tuple which is not late could still repeat."""
+    kind = source.schema.field(source.order).type
+    within = source.key_span is not None and source.order not in source.key
+    reach = span_of(source.key_span or 0, kind, "key_span") if within else 0
+    names = list(dict.fromkeys((*source.key, source.order)))
+    last = progress
+    if progress >= axis_end(kind):
+        ends = [f.stats[source.order][1] for f in store.files(source.name) if source.order in f.stats]
+        last = max([end for end in ends if end is not None], default=progress)
+    return store.read_table(source.name, names, {source.order: (last - reach, None)})
 
 
 def stored_schema(visible: pa.Schema, hidden: Iterable[str]) -> pa.Schema:

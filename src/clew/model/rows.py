@@ -84,6 +84,24 @@ class Rows:
         return Rows(table.drop_columns(list(HIDDEN)), stamp, pos, ident)
 
 
+@dataclass(frozen=True, eq=False)
+class Stamps:
+    """The stamps of rows in order: a whole range from `first` on, or one by one."""
+
+    first: int
+    count: int
+    each: Ints | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def at(self, rows: Ints) -> Ints:
+        return self.first + rows if self.each is None else self.each[rows]
+
+    def array(self) -> Ints:
+        return np.arange(self.first, self.first + self.count) if self.each is None else self.each
+
+
 def mix(values: Ints, seed: int) -> Ints:
     """A 64-bit hash of each value (splitmix64's finalizer), the same in every process.
 

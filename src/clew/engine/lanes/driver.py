@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,7 +15,7 @@ from clew.engine.evaluate import KernelResult, Named
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless, compiled
 from clew.expressions.compile import Evaluated
-from clew.model.rows import Bools, Ints, Rows
+from clew.model.rows import Bools, Ints, Rows, Stamps
 from clew.model.steps import Steps
 from clew.operators.base import Refused, State
 
@@ -26,8 +28,8 @@ class DriverLane:
     def __init__(self, catalyst: Catalyst) -> None:
         self._catalyst = catalyst
 
-    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Rows:
-        return stored.source_rows(stream, batch.table, stamps, first_seq)
+    def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Rows:
+        return stored.source_rows(stream, batch.table, stamps.array(), first_seq)
 
     def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Refused, ...]]:
         del shared
@@ -49,9 +51,17 @@ class DriverLane:
     def rows(self, flow: Rows) -> Rows:
         return flow
 
-    def write(self, store: Store, name: str, flow: Rows, first_seq: int, epoch: int, derived: bool) -> list[FileEntry]:
-        form = stored.derived_bucket if derived else stored.source_bucket
-        return [store.write_bucket("streams", name, form(flow, first_seq, epoch))] if len(flow) else []
+    def write(self, store: Store, name: str, flow: Rows, first_seq: int, epoch: int) -> list[FileEntry]:
+        return [store.write_bucket("streams", name, stored.derived_bucket(flow, first_seq, epoch))] if len(flow) else []
+
+    def write_ahead(
+        self, store: Store, name: str, flow: Rows, first_seq: int, epoch: int
+    ) -> Callable[[], list[FileEntry]]:
+        def write() -> list[FileEntry]:
+            bucket = stored.source_bucket(flow, first_seq, epoch)
+            return [store.write_bucket("streams", name, bucket)] if len(flow) else []
+
+        return write
 
     def close(self) -> None:
         """Nothing is held."""

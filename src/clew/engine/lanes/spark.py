@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices
 from clew.engine.lanes.tasks import run_tasks
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
-from clew.model.rows import Ints, Rows
+from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
 from clew.operators.base import Combining, Emission, Origin, Refused, State, join_state, merge, owners, split_state
 
@@ -48,26 +49,34 @@ class SparkLane:
         self._folder = scratch / uuid.uuid4().hex
         self._folder.mkdir(parents=True)
         self._slice_rows = SLICE_ROWS
+        self._beside = ThreadPoolExecutor(1, "clew-archive")
+        self._unclaimed: dict[Future[list[FileEntry]], Path] = {}
 
     def close(self) -> None:
+        for begun, folder in self._unclaimed.items():  # the epoch has failed: nobody will name these buckets
+            if begun.exception() is None:
+                for entry in begun.result():
+                    (folder / entry.path).unlink(missing_ok=True)
+        self._beside.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # --- flows ---
 
-    def source(self, stream: str, batch: Batch, stamps: Ints, first_seq: int) -> Slices:
+    def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Slices:
         """Admitted rows, where they lie in files if they do."""
         schema = batch.form.schema
         files = [(piece.held(schema), piece.rows) for piece in batch.pieces]
         if not files and len(batch):
             files = [(Held(write_arrow(self._folder, batch.table.combine_chunks())), len(batch))]
-        dense = len(stamps) == 0 or int(stamps[-1] - stamps[0]) == len(stamps) - 1
-        stamp_file = None if dense else write_arrow(self._folder, pa.table({"stamp": pa.array(stamps)}))
+        stamp_file = None
+        if stamps.each is not None:
+            stamp_file = write_arrow(self._folder, pa.table({"stamp": pa.array(stamps.each)}))
         parts: list[Slice] = []
         done = 0
         for held, found in files:
             rows = min(found, len(stamps) - done)
             if rows:
-                first = int(stamps[done]) if dense else done
+                first = done + (stamps.first if stamp_file is None else 0)
                 whole = Slice(held, 0, rows, Numbers(stream, first_seq + done, first, stamp_file))
                 parts += whole.cut(self._even(rows))
                 done += rows
@@ -117,15 +126,29 @@ class SparkLane:
     def rows(self, flow: Slices) -> Rows:
         return self._loaded(flow)[0]
 
-    def write(
+    def write(self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int) -> list[FileEntry]:
+        if flow.memory is not None:
+            return self._driver.write(store, name, flow.memory, first_seq, epoch)
+        return self._write(store, name, flow, first_seq, epoch, True)
+
+    def write_ahead(
+        self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int
+    ) -> Callable[[], list[FileEntry]]:
+        """Its job runs beside those of the boxes, so that cores have work while the driver thinks."""
+        begun = self._beside.submit(self._write, store, name, flow, first_seq, epoch, False)
+        folder = store.layout.folder("streams", name)
+        self._unclaimed[begun] = folder
+
+        def wait() -> list[FileEntry]:
+            entries = begun.result()
+            del self._unclaimed[begun]
+            return entries
+
+        return wait
+
+    def _write(
         self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int, derived: bool
     ) -> list[FileEntry]:
-        """The flow's rows as buckets of a stored stream, numbered from `first_seq` on."""
-        form = stored.derived_bucket if derived else stored.source_bucket
-        if flow.memory is not None:
-            return (
-                [store.write_bucket("streams", name, form(flow.memory, first_seq, epoch))] if len(flow.memory) else []
-            )
         folder = store.layout.folder("streams", name)
         folder.mkdir(parents=True, exist_ok=True)
         arguments, seq = [], first_seq
