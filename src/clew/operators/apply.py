@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from clew.errors import SchemaError, TypeProblem
-from clew.model.rows import Ints, Rows, mix_pair
+from clew.model.rows import NEVER, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.replay import Change, History, Reach, Reaches, first_change, steps_of
 
 ROW, FROM = "_row", "_from"
 
@@ -76,6 +77,24 @@ class ApplyKernel(Kernel):
         if self.how == "rows":
             return self._one_to_one(state, inputs[0])
         return self._by_step(state, inputs[0])
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """`"rows"`: the steps that changed. Else all from the first of them on, for any row may be remembered."""
+        del history
+        if self.how == "rows":
+            return steps_of(changes[0])
+        found = Reaches(grouped=False)
+        first = first_change(changes, before[:0], after[:0])
+        if first < NEVER:
+            found.add(first, NEVER)
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...] | None:
+        """`"rows"`: none. Else the nearest checkpoint, which alone holds what the function remembers."""
+        del progress, history
+        return (stamp,) if self.how == "rows" else None
 
     def _one_to_one(self, state: State, rows: Rows) -> Emission:
         done, reasons = [self.schema.empty_table()], dict[int, str]()

@@ -52,6 +52,18 @@ def ahead(steps: Steps, by: Number) -> Steps:
     return Steps(shifted(start, by)[0].item(), steps.stamp, shifted(steps.value, by))
 
 
+def raised(values: Axis, *by: Number, sign: int = 1) -> Axis:
+    """The values, a little further on: by more than rounding moves sums of them and the numbers `by`.
+
+    On an axis of whole numbers nothing is rounded.
+    """
+    if values.dtype != np.float64:
+        return values
+    size = np.where(np.isfinite(values), np.abs(values), 0.0) + sum(abs(b) for b in by)
+    with np.errstate(over="ignore"):
+        return values + sign * size * 2.0**-48
+
+
 def within_end(values: Axis) -> Axis:
     """The values, brought before the end of the axis, so that `finish()` passes all of them."""
     end = np.finfo(np.float64).max if values.dtype == np.float64 else INFINITE - 1
@@ -83,6 +95,27 @@ class Band:
         gone = progress[1].passes(within_end(shifted(shifted(right, -self.low), self.high))) < stamp
         return gone & (self.right_until(right, progress[0]) < stamp)
 
+    def first_left(self, right_progress: Number | None, steps: Steps, stamp: int) -> int:
+        """From which stamp on, up to `stamp`, left rows are that can still be met.
+
+        Assumes: `steps`, the left input's progress, is never behind its rows.
+        """
+        if right_progress is None:
+            return 0
+        return _reached(steps, self.point(right_progress), -self.high, stamp)
+
+    def first_right(self, left_progress: Number | None, steps: Steps, stamp: int) -> int:
+        """As `first_left`, of right rows."""
+        if left_progress is None:
+            return 0
+        return _reached(steps, self.point(left_progress), self.low, stamp)
+
+    def point(self, value: Number) -> Axis:
+        """One value; a whole number may stand for one of a float64 axis."""
+        if isinstance(value, float) or isinstance(self.high, float):
+            return np.array([value], np.float64)
+        return np.array([value], np.int64)
+
     def ranges(self, left: Axis, left_code: Ints, right: Axis, right_code: Ints) -> tuple[Ints, Ints, Ints]:
         """The right rows each left row meets by band and code: `order[lo[i]:hi[i]]`, as (order, lo, hi)."""
         order = sort_by(right_code, right)
@@ -100,6 +133,11 @@ class Band:
         order, lo, hi = self.ranges(left, left_code, right, right_code)
         for rows, at in expanded(lo, hi):
             yield rows, order[at]
+
+
+def _reached(steps: Steps, value: Axis, by: Number, stamp: int) -> int:
+    least = shifted(raised(value, by, sign=-1), by)
+    return int(np.clip(steps.reaches(within_end(least)), 0, stamp)[0])
 
 
 def expanded(lo: Ints, hi: Ints) -> Iterator[tuple[Ints, Ints]]:

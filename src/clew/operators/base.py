@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,10 @@ import pyarrow as pa
 from clew.model.groups import codes_of, group_hash, sort_by
 from clew.model.rows import Ints, Rows
 from clew.model.steps import Steps
+from clew.operators.progress import between
+
+if TYPE_CHECKING:
+    from clew.operators.replay import Change, Checkpoint, History, Reach
 
 State = Mapping[str, pa.Table]
 """What a kernel keeps between calls: named Arrow tables, nothing pickled."""
@@ -28,8 +32,8 @@ class Origin:
     """For each emitted row, what it is made of in the kernel's own input; its trigger is its stamp.
 
     First and last row within the group (windows), the row twice (sort, union, one-to-one), or the pair
-    (join; `last_stamp` is -1 in an outer row). `tag` is the start of an aligned window, the input of a
-    union, else 0.
+    (join; `last_stamp` is -1 in an outer row). `tag` is where a value window or the row of a sort stands on
+    its axis (the bits of it on a float axis), the input of a union, else 0.
     """
 
     first_stamp: Ints
@@ -101,6 +105,8 @@ class Kernel(ABC):
     schema: pa.Schema
     #: the columns by which each table of the state is partitioned, in the order of `keys`
     state_keys: Mapping[str, tuple[str, ...]]
+    #: the emitted columns that tell groups apart; () where all rows are one group
+    grouped_by: tuple[str, ...] = ()
 
     @abstractmethod
     def empty(self) -> State:
@@ -109,6 +115,45 @@ class Kernel(ABC):
     @abstractmethod
     def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         """Take the rows of one call in, close what progress passes, emit."""
+
+    def group_of(self, emitted: pa.Table) -> Ints:
+        """The hash of each emitted row's group, as `owners` has it of the inputs."""
+        return group_hash(emitted, self.grouped_by)
+
+    # --- what revisions ask (the values are in `replay`) ---
+
+    @abstractmethod
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """Which rows it emitted, or would emit, can differ.
+
+        `changes` says for each input which rows go and come; `before` and `after` are all of the inputs'
+        progress without and with the change. Rows it refuses differ at the changed places or within the reach.
+        """
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...] | None:  # noqa: ARG002
+        """For each input the stamp from which on its rows are needed to `resume` at `stamp`.
+
+        `stamp` itself: none are. None: only the nearest checkpoint will do, and the rows behind it.
+        """
+        return None
+
+    def resume(
+        self,
+        stamp: int,
+        past: Sequence[Rows],
+        progress: Sequence[Steps],
+        history: History,  # noqa: ARG002
+        checkpoint: Checkpoint | None = None,
+    ) -> State:
+        """The state just before the step `stamp`, such that what it emits from there on are the rows it did emit.
+
+        `past` are the rows before it, from where `needs` says on; with a checkpoint, those behind that. `progress`
+        is all of it. By itself a kernel runs from the checkpoint, or from the beginning, over the rows between.
+        """
+        state, last = (self.empty(), -1) if checkpoint is None else (checkpoint.state, checkpoint.stamp)
+        return self.run(state, past, [between(steps, last, stamp) for steps in progress]).state
 
 
 @runtime_checkable

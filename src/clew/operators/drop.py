@@ -10,9 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from clew.errors import NetworkError
-from clew.model.rows import Ints, Rows, mix
+from clew.model.rows import NEVER, Ints, Rows, mix
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, State
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among, steps_of
 
 
 class DropKernel(Kernel):
@@ -55,6 +56,39 @@ class DropKernel(Kernel):
             state = {"count": _count(seen + len(rows))}
         kept = rows.filter(keep)
         return Emission(kept, (pa.array(kept.pos),), Origin.of_rows(kept), state)
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """The steps that changed; with `every`, also those between two changes while the number of rows come less
+        rows gone is no multiple of it, for then other rows are dropped."""
+        del before, after, history
+        if self.every is None:
+            return steps_of(changes[0])
+        found = Reaches(grouped=False)
+        stamp, _, net = changes[0].net()
+        shifted = np.cumsum(net) % self.every != 0
+        found.add(stamp, np.where(shifted, np.append(stamp[1:], NEVER)[: len(stamp)], stamp))
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
+        """With `every=k`, rows enough to hold one that was dropped: from the k-th last row kept on."""
+        del progress
+        kept = int(np.searchsorted(history.stamp, stamp, side="left"))
+        if self.every in (None, 1):
+            return (stamp,)
+        return (int(history.stamp[kept - self.every]) if kept >= self.every else 0,)
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """With `every`, how many rows have come since the last that was dropped, which no origin names."""
+        if checkpoint is not None or self.every in (None, 1):
+            return super().resume(stamp, past, progress, history, checkpoint)
+        rows = past[0]
+        dropped = np.flatnonzero(~among(rows, history.origin.first_stamp, history.origin.first_pos))
+        return {"count": _count(len(rows) - 1 - int(dropped[-1]) if len(dropped) else len(rows))}
 
 
 def uniform(ident: Ints, seed: int) -> NDArray[np.float64]:

@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from clew.errors import DuplicateName
 from clew.model.axis import Axis, Number, axis_of
-from clew.model.groups import sort_by
+from clew.model.groups import group_hash, sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
-from clew.operators.band import Band, admitted, check_pair, met_in_time, pair_codes
+from clew.operators.band import Band, admitted, check_pair, met_in_time, pair_codes, raised, shifted, within_end
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.progress import after_step, cut, differing
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among
 
 MATCHED = "_matched"
 BEHIND = "too late: all it could be joined to is gone, and no more can come"
@@ -91,6 +93,7 @@ class JoinKernel(Kernel):
         self.schema = join_schema(schemas, keys, suffix)
         self.keys = (tuple(k for k, _ in keys), tuple(k for _, k in keys))
         self.progress_on = on
+        self.grouped_by = self.keys[0]
         self.state_keys: Mapping[str, tuple[str, ...]] = {"left": self.keys[0], "right": self.keys[1]}
         self._right_columns = right_columns(schemas[1], keys)
 
@@ -117,6 +120,86 @@ class JoinKernel(Kernel):
             "right": right.rows.filter((right.until == NEVER) & joinable[1]).to_table(),
         }
         return Emission(*out, state, left_late + right_late, refused)
+
+    # --- what revisions ask ---
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """From a changed row's step to the last in which it can be met; of a right row in an outer join, to the last
+        in which a left row that it could meet comes alone. Where progress differs, the steps in which it does,
+        and likewise those in which left rows come alone that met something then."""
+        del history
+        found = Reaches(bool(self.pairs_of_keys))
+        for port, change in enumerate(changes):
+            versions = [(change.gone, (before[0], before[1])), (change.come, (after[0], after[1]))]
+            same = change.equal(*(self._number(port, rows) for rows, _ in versions))
+            for (rows, steps), stays in zip(versions, same, strict=True):
+                low, high, lives = self._lives(port, rows, steps)
+                moves = ~stays[lives] | (self.where is not None)
+                found.add(low, high, group_hash(rows.table, self.keys[port])[lives], moves)
+        for port in range(2):
+            low, high = differing(before[port], after[port])
+            if port == 0 and self.outer:
+                for told in (before, after):
+                    last = after_step(told[0], high)
+                    alone = shifted(raised(last, self.band.high), self.band.high)
+                    high = np.where(high < NEVER, np.maximum(high, told[1].passes(within_end(alone))), NEVER)
+            found.add(low, high)
+        return found.done()
+
+    def _number(self, port: int, rows: Rows) -> Ints:
+        """A number that is the same for rows which meet the same rows."""
+        on, _ = axis_of(rows.table.column(self.on[port]))
+        return mix_pair(on.view(np.int64), group_hash(rows.table, self.keys[port]))
+
+    def _lives(self, port: int, rows: Rows, steps: tuple[Steps, Steps]) -> tuple[Ints, Ints, Bools]:
+        """The first and last steps in which rows of an input matter, and which rows do at all."""
+        on, stands = axis_of(rows.table.column(self.on[port]))
+        late = (self.band.left_behind, self.band.right_behind)[port](on, rows.stamp, steps)
+        has_keys = _has_keys(rows.table, self.keys[port])
+        if port == 0:
+            last = np.maximum(rows.stamp, self.band.left_until(on, steps[1]))
+            first = np.where(has_keys, rows.stamp, last)  # without keys it can only come alone
+        else:
+            first, last = rows.stamp, np.maximum(rows.stamp, self.band.right_until(on, steps[0]))
+            if self.outer:
+                lefts = raised(shifted(raised(on, self.band.low), -self.band.low), self.band.high)
+                lefts = shifted(lefts, self.band.high)
+                last = np.maximum(last, steps[1].passes(within_end(lefts)))
+        lives = stands & ~late & (has_keys | (port == 0 and self.outer))
+        return first[lives], last[lives], lives
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...] | None:
+        """From where each input's progress came to the values that can still be met. Where progress is not ahead of
+        the rows that says nothing, and only the nearest checkpoint serves."""
+        if not all(history.leading):
+            return None
+        left, right = (cut(steps, stamp).end for steps in progress)
+        return (
+            self.band.first_left(right, progress[0], stamp),
+            self.band.first_right(left, progress[1], stamp),
+        )
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """The rows that can still be met; the origins say which left rows have been."""
+        if checkpoint is not None or not all(history.leading):
+            return super().resume(stamp, past, progress, history, checkpoint)
+        sides = []
+        for port, rows in enumerate(past):
+            on, stands = axis_of(rows.table.column(self.on[port]))
+            steps = cut(progress[1 - port], stamp)
+            until = self.band.right_until(on, steps) if port else self.band.left_until(on, steps)
+            keep = stands & (until == NEVER)
+            if port or not self.outer:
+                keep &= _has_keys(rows.table, self.keys[port])
+            sides.append(rows.filter(keep))
+        met = (history.stamp < stamp) & (history.origin.last_stamp >= 0)
+        matched = among(sides[0], history.origin.first_stamp[met], history.origin.first_pos[met])
+        return {"left": self._with_matched(sides[0].to_table(), matched), "right": sides[1].to_table()}
 
     def _side(
         self, port: int, kept: pa.Table, arrived: Rows, progress: tuple[Steps, Steps]

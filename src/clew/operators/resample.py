@@ -12,12 +12,24 @@ import pyarrow as pa
 from clew.errors import DuplicateName
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, Number, axis_of
-from clew.model.groups import sort_by
-from clew.model.rows import NEVER, Bools, Ints, Rows
+from clew.model.groups import group_hash, sort_by
+from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.operators.aggregation import aggregate, result_type
-from clew.operators.band import Band, admitted, check_pair, expanded, met_in_time, pair_codes, shifted
+from clew.operators.band import (
+    Band,
+    admitted,
+    check_pair,
+    expanded,
+    met_in_time,
+    pair_codes,
+    raised,
+    shifted,
+    within_end,
+)
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.progress import after_step, cut, differing
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
 UNTIL = "_until"
 BEHIND = "too late: every row it could meet is gone, and no more can come"
@@ -76,6 +88,7 @@ class ResampleKernel(Kernel):
         self.schema = resample_schema(schemas, self.calls)
         self.keys = (tuple(k for k, _ in by), tuple(k for _, k in by))
         self.progress_on = on
+        self.grouped_by = self.keys[1]
         self.state_keys: Mapping[str, tuple[str, ...]] = {"rows": self.keys[0], "waiting": self.keys[1]}
 
     def empty(self) -> State:
@@ -108,6 +121,69 @@ class ResampleKernel(Kernel):
         }
         tie = (pa.array(target[due]), pa.array(emitted.stamp), pa.array(emitted.pos))
         return Emission(rows, tie, _origin(emitted, used.rows, windows), state, used_late + asking_late, refused)
+
+    # --- what revisions ask ---
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """Of a row of the second, the step in which it is emitted. Of one of the first, the steps in which rows of the
+        second within reach of it may be. Where progress differs, the steps in which it does, and likewise those
+        in which rows are emitted that came then."""
+        del history
+        found, within = Reaches(bool(self.by)), self.band.high
+        for port, change in enumerate(changes):
+            versions = [(change.gone, (before[1], before[0])), (change.come, (after[1], after[0]))]
+            ons = [axis_of(rows.table.column(self.on[port])) for rows, _ in versions]
+            groups = [group_hash(rows.table, self.keys[port]) for rows, _ in versions]
+            same = change.equal(*(mix_pair(on.view(np.int64), g) for (on, _), g in zip(ons, groups, strict=True)))
+            for (rows, steps), (on, stands), group, stays in zip(versions, ons, groups, same, strict=True):
+                late = (self.band.right_behind, self.band.left_behind)[port](on, rows.stamp, steps)
+                if port:
+                    low = high = np.maximum(rows.stamp, self.band.left_until(on, steps[1]))
+                else:
+                    low = np.maximum(rows.stamp, steps[1].passes(within_end(on)))
+                    ends = shifted(shifted(raised(on, within), within), within)
+                    high = np.maximum(self.band.right_until(on, steps[0]), steps[1].passes(within_end(ends)))
+                    high = np.maximum(high, rows.stamp)
+                lives = stands & ~late
+                found.add(low[lives], high[lives], group[lives], moves=(port == 1) & ~stays[lives])
+        found.add(*differing(before[0], after[0]))
+        low, high = differing(before[1], after[1])
+        for steps_ in (before, after):
+            last = after_step(steps_[1], high)
+            asked = shifted(raised(last, within), within)
+            high = np.where(high < NEVER, np.maximum(high, steps_[0].passes(within_end(asked))), NEVER)
+        found.add(low, high)
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...] | None:
+        """Of the second, from the first row that waited: it was emitted later, or waits now. Of the first, from where
+        its progress came to values that those, or rows to come, can use; if it is not ahead of the rows, only
+        the nearest checkpoint serves."""
+        if not history.leading[0]:
+            return None
+        asked_later = history.origin.first_stamp[history.stamp >= stamp]
+        waits = Rows.from_table(history.state["waiting"]).stamp
+        second = int(np.concatenate([asked_later, waits]).min(initial=stamp))
+        came = [cut(steps, stamp).end for steps in progress]
+        first = self.band.first_right(came[1], progress[0], stamp)
+        if second < stamp:
+            waiting = None if came[0] is None else shifted(self.band.point(came[0]), -self.band.high)[0].item()
+            first = min(first, self.band.first_right(waiting, progress[0], stamp))
+        return first, second
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """The rows of the second that were not due, and the rows of the first that they or later ones can use."""
+        if checkpoint is not None or not history.leading[0]:
+            return super().resume(stamp, past, progress, history, checkpoint)
+        told = [cut(steps, stamp) for steps in progress]
+        on, stands = axis_of(past[1].table.column(self.on[1]))
+        waiting = past[1].filter(stands & (self.band.left_until(on, told[0]) == NEVER))
+        return self.run(self.empty(), [past[0], waiting], told).state
 
     def _side(
         self, port: int, kept: pa.Table, arrived: Rows, progress: tuple[Steps, Steps]

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clew.model.axis import Axis, axis_end, axis_of, is_orderable
+from clew.model.axis import Axis, Number, axis_end, axis_of, is_float_axis, is_orderable
 from clew.model.groups import codes_of
 from clew.model.rows import NEVER, Bools, Ints, Rows
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among, place_codes
 
 
 class SortKernel(Kernel):
@@ -26,7 +27,8 @@ class SortKernel(Kernel):
 
     *Schema*: the input's. *State*: `buffer`, at most `slack` rows. *Progress*: on `on`; only its end
     counts. For a column without an axis (a string) the end is told by the value `INFINITE`.
-    *Stamp*: the arrival that pushed the row out. *Origin*: the row itself; ident: the row's.
+    *Stamp*: the arrival that pushed the row out. *Origin*: the row itself, `tag`: where it stands on the
+    axis of `on` (0 if it has none); ident: the row's.
     *Late*: rows with null or NaN in `on`.
     """
 
@@ -54,10 +56,67 @@ class SortKernel(Kernel):
         return Emission(
             rows=Rows(emitted.table, stamp, pos, emitted.ident),
             tie=(pa.array(pos),),
-            origin=Origin.of_rows(emitted),
+            origin=Origin.of_rows(emitted, self._values(emitted).view(np.int64)),
             state={"buffer": rows.take(kept).to_table()},
             late=late,
         )
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """From a row's arrival until the buffers with and without it are the same again.
+
+        A row that goes, until the step in which it left; one that comes, until at the latest a row that sorts
+        behind it left. Of a row that is replaced and sorts as before, the step in which it left alone.
+        """
+        found = Reaches(grouped=False)
+        was, end = (int(steps[0].reaches(np.array([axis_end(self._type)]))[0]) for steps in (before, after))
+        if was != end:
+            found.add(min(was, end), NEVER)
+        standing = (r.filter(_stands(r.table.column(self.on))) for r in (changes[0].gone, changes[0].come))
+        change = Change(*standing)
+        left = _Left(history, (change.gone, change.come), is_float_axis(self._type))
+        columns = [r.table.column(self.on) for r in (change.gone, change.come)]
+        codes = codes_of(pa.chunked_array([chunk for c in columns for chunk in c.chunks], columns[0].type))
+        same, instead = change.equal(codes[: len(change.gone)], codes[len(change.gone) :])
+        found.add(left.gone[same], left.gone[same])
+        events = [(int(change.gone.stamp[i]), 0, i) for i in np.flatnonzero(~same)]
+        events += [(int(change.come.stamp[i]), 1, i) for i in np.flatnonzero(~instead)]
+        values = self._values(change.come)
+        high = -1  # up to where the buffers may differ, so far
+        for stamp, comes, i in sorted(events):
+            high = max(high, stamp)
+            if not comes:
+                last = int(left.gone[i])
+            else:
+                last = left.next_behind(values[i], left.come[i], high) if is_orderable(self._type) else NEVER
+            high = max(high, min(last, end) if stamp <= end else stamp)
+            found.add(stamp, high)
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
+        """From the oldest row that had come and not left: it left later, or is in the buffer now."""
+        del progress
+        left_later = history.origin.first_stamp[history.stamp >= stamp]
+        return (int(np.concatenate([left_later, Rows.from_table(history.state["buffer"]).stamp]).min(initial=stamp)),)
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """The rows that had come, less those whose origins say that they had left."""
+        if checkpoint is not None:
+            return super().resume(stamp, past, progress, history, checkpoint)
+        rows = past[0].filter(_stands(past[0].table.column(self.on)))
+        left = history.stamp < stamp
+        held = ~among(rows, history.origin.first_stamp[left], history.origin.first_pos[left])
+        return {"buffer": rows.filter(held).to_table()}
+
+    def _values(self, rows: Rows) -> Axis:
+        """Where rows stand on the axis; 0 if there is none."""
+        if is_orderable(self._type):
+            return axis_of(rows.table.column(self.on))[0]
+        return np.zeros(len(rows), np.int64)
 
     def _order(self, rows: Rows, end: int) -> tuple[Ints, Ints, Ints]:
         """Which rows leave, at which stamps, and which stay, if progress is at its end from `end` on."""
@@ -74,6 +133,28 @@ class SortKernel(Kernel):
             parts += [start + part for part in bsort(values[start:stop], self.slack)]
         stamps = np.concatenate([stamp, np.full(len(rest), end), rows.stamp[cut:]])
         return np.concatenate(parts), stamps, rest[:0]
+
+
+class _Left:
+    """Which rows a sort emitted and when, beside rows that go and rows that come (numbered by place)."""
+
+    def __init__(self, history: History, changed: tuple[Rows, Rows], floats: bool) -> None:
+        origin = history.origin
+        places = [(origin.first_stamp, origin.first_pos), *((r.stamp, r.pos) for r in changed)]
+        self._place, gone, self.come = place_codes(*places)
+        self._stamp = history.stamp
+        self._value: Axis = origin.tag.view(np.float64) if floats else origin.tag
+        order = np.argsort(self._place)
+        known = np.append(self._place[order], NEVER)
+        at = np.searchsorted(known, gone)
+        self.gone: Ints = np.where(known[at] == gone, np.append(self._stamp[order], NEVER)[at], NEVER)
+
+    def next_behind(self, value: Number, place: int, stamp: int) -> int:
+        """When, later than `stamp`, a row first left that sorts behind this one; NEVER if none has."""
+        start = int(np.searchsorted(self._stamp, stamp, side="right"))
+        values, places = self._value[start:], self._place[start:]
+        found = np.flatnonzero((values > value) | ((values == value) & (places > place)))
+        return int(self._stamp[start + found[0]]) if len(found) else NEVER
 
 
 def bsort(values: Axis, slack: int) -> tuple[Ints, Ints]:

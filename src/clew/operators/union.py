@@ -12,6 +12,7 @@ from clew.model.groups import sort_by
 from clew.model.rows import Rows
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, State, positions
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
 
 class UnionKernel(Kernel):
@@ -43,6 +44,28 @@ class UnionKernel(Kernel):
             origin=Origin.of_rows(taken, number),
             state=state,
         )
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """The steps in which rows go or come: rows behind them in their step move up or down."""
+        del before, after, history
+        found = Reaches(grouped=False)
+        for rows in (rows for change in changes for rows in (change.gone, change.come)):
+            found.add(rows.stamp, rows.stamp)
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
+        del progress, history
+        return (stamp,) * len(self.keys)
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """There is no state."""
+        del stamp, past, progress, history, checkpoint
+        return self.empty()
 
 
 def reference(*inputs: Sequence[Mapping[str, Any]]) -> list[tuple[int, int, Mapping[str, Any]]]:

@@ -130,10 +130,12 @@ class _Interpreter:
         parent = self.told[box.inputs[0]]
         end = self.admitted.finish
         emitted = sort.reference(_rows(parent.rows), box.on, box.slack, end)
+        kind = parent.schema.field(box.on).type
         rows = []
         for stamp, row in emitted:
             made = _one_to_one(parent.rows[row["_n"]])
-            rows.append(Made(made.values, stamp, 0, made.ident, made.made_of, made.origin))
+            tag = axis_of(pa.array([row[box.on]], kind))[0].view("int64")[0].item() if is_orderable(kind) else 0
+            rows.append(Made(made.values, stamp, 0, made.ident, made.made_of, (*made.origin[:4], tag)))
         told = self._kernel(parent.schema, rows)
         told.late = [(m.stamp, m.pos) for m in parent.rows if not _stands(m.values[box.on])]
         return told

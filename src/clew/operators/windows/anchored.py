@@ -12,16 +12,19 @@ import numpy as np
 import pyarrow as pa
 
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Axis, Number, is_float_axis
+from clew.model.axis import Axis, Number, axis_of, is_float_axis
+from clew.model.groups import group_hash
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
 from clew.operators.base import Emission, Origin, State
-from clew.operators.windows.base import GROUPS, ON, Block, Closed, Late, WindowKernel, on_axis, per_group
+from clew.operators.progress import cut
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
+from clew.operators.windows.base import GROUPS, ON, Block, Closed, Late, WindowKernel, from_head, on_axis, per_group
+from clew.operators.windows.chains import HEAD, Chains
 from clew.operators.windows.grid import FAR
 from clew.operators.windows.spans import positive_span
 
-HEAD = "_window_head"  # whether a kept row is the head of a window
 FLOOR, FLOORED = "_window_floor", "_window_floored"  # the last head whose window has closed, if there is one
 _LARGEST = float(np.finfo(np.float64).max)
 
@@ -51,7 +54,8 @@ class AnchoredKernel(WindowKernel):
     later windows. A window closes when progress is greater than `head + c`. A row that would open a
     window which has closed before the row's step is late, and so is a row that enters no open window
     and is not behind the end of the last one closed. The rows of a window are in place order. Origin:
-    head and last row. Named by group and head.
+    head and last row, and where the head stands as the tag (the bits of it on a float axis). Named by
+    group and head.
     """
 
     def __init__(
@@ -68,7 +72,7 @@ class AnchoredKernel(WindowKernel):
         rows, steps = inputs[0], progress[0]
         late = Late(rows)
         on, valid = on_axis(rows.table, self.column, late)
-        inside = valid & (np.isfinite(on) if self.floats else (on > -FAR) & (on < FAR))
+        _, inside = self._standing(rows)
         late.add(valid & ~inside, f"'{self.column}' is too far from zero for a window")
         where = np.flatnonzero(inside)
         rows, on = rows.filter(inside), on[where]
@@ -89,6 +93,56 @@ class AnchoredKernel(WindowKernel):
             missed[where[behind]] = True
             late.add(missed, f"every window that could hold its '{self.column}' has closed")
         return self._emit(block, heads, index, steps, (floor, floored), late)
+
+    # --- what revisions ask ---
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """The windows of the group that a changed row enters. Where it is a head, or would be one, all later windows,
+        for other rows may become heads. The same for rows that come too late to be heads, or no longer do, and
+        for windows that progress no longer passes in the same step."""
+        found = Reaches(bool(self.by))
+        chains, change = Chains(self, history), changes[0]
+        versions = ((change.gone, before[0]), (change.come, after[0]))
+        standing = [(rows, *self._standing(rows), steps) for rows, steps in versions]
+        numbers = [mix_pair(on.view(np.int64), group_hash(rows.table, self.by)) for rows, on, _, _ in standing]
+        same = change.equal(*numbers)
+        for comes, ((rows, on, inside, steps), stays) in enumerate(zip(standing, same, strict=True)):
+            where = np.flatnonzero(inside)
+            chains.entered(found, rows.take(where), on[where], stays[where], steps, bool(comes))
+        chains.moved(found, before[0], after[0])
+        for rows in history.late:
+            on, inside = self._standing(rows)
+            where = np.flatnonzero(inside)
+            chains.no_longer_late(found, rows.take(where), on[where], after[0])
+        return found.done()
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
+        """From the head of the last window that had closed in each group; in others from their first head."""
+        del progress
+        return (int(Chains(self, history).starts(stamp)[1].min(initial=stamp)),)
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """An original head leads to original heads: each group runs from there, as far as progress had come."""
+        if checkpoint is not None:
+            return super().resume(stamp, past, progress, history, checkpoint)
+        rows = from_head(past[0], self.by, *Chains(self, history).starts(stamp))
+        return self.run(self.empty(), [rows], [cut(progress[0], stamp)]).state
+
+    def _standing(self, rows: Rows) -> tuple[Axis, Bools]:
+        """Where rows stand, and which of them can be in a window."""
+        on, valid = axis_of(rows.table.column(self.column))
+        inside: Bools = valid & (np.isfinite(on) if self.floats else (on > -FAR) & (on < FAR))
+        return on, inside
+
+    def ends(self, heads: Axis) -> Axis:
+        """Up to where the windows of these heads hold rows."""
+        ends = heads + self.span
+        return np.minimum(ends, _LARGEST).astype(np.float64) if self.floats else ends.astype(np.int64)
 
     # --- groups whose rows ascend: windows are ranges of rows ---
 
@@ -168,8 +222,7 @@ class AnchoredKernel(WindowKernel):
     # --- out ---
 
     def _until(self, block: Block, head: Ints) -> Axis:
-        until: Axis = block.extra[ON][head] + self.span
-        return np.minimum(until, _LARGEST) if self.floats else until
+        return self.ends(block.extra[ON][head])
 
     def _emit(
         self, block: Block, heads: Heads, index: Ints, steps: Steps, floors: tuple[Axis, Ints], late: Late
@@ -191,7 +244,7 @@ class AnchoredKernel(WindowKernel):
             group,
             stamp[done],
             mix_pair(block.groups.hash[group], block.ident[head]),
-            Origin(*block.places(head, last), np.zeros_like(lo)),
+            Origin(*block.places(head, last), block.extra[ON][head].view(np.int64)),
             until[done],
         )
         table = block.table if len(index) == len(block.stamp) else block.table.take(pa.array(index))

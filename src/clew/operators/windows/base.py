@@ -24,6 +24,7 @@ from clew.model.groups import group_codes, group_hash, normal, sort_by
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.replay import History
 
 Numbers = NDArray[Any]
 GROUPS, ROWS = "groups", "rows"
@@ -95,6 +96,16 @@ class Closed:
     end: Axis | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Rows in a state, the hashes of their groups, and their places."""
+
+    table: pa.Table
+    group: Ints
+    stamp: Ints
+    pos: Ints
+
+
 @dataclass(eq=False)
 class Late:
     """Collects the rows of a call that no window takes, each with its reason."""
@@ -124,6 +135,7 @@ class WindowKernel(Kernel):
         self, by: tuple[str, ...], calls: tuple[AggregateCall, ...], schema: pa.Schema, on: str | None = None
     ) -> None:
         self.by, self.calls, self.input, self.on = by, calls, schema, on
+        self.grouped_by = by
         self.keys = (by,)
         self.progress_on = (on,)
         self.state_keys = {GROUPS: by, ROWS: by}
@@ -183,6 +195,15 @@ class WindowKernel(Kernel):
         hashes[~known] = group_hash(table.take(pa.array(first[~known])), self.by)
         distinct = table.combine_chunks().take(pa.array(first)).select(self.by)
         return Groups(distinct, hashes, was), codes[:count], codes[count:]
+
+    # --- what revisions ask ---
+
+    def kept(self, history: History) -> Kept:
+        """The rows that the state holds now."""
+        groups, rows = history.state[GROUPS], history.state[ROWS]
+        group = np.repeat(np.asarray(groups.column(HASH)), np.asarray(groups.column(KEPT)))
+        stamp, pos = (np.asarray(rows.column(n)) for n in (STAMP, POS))
+        return Kept(rows, group, stamp, pos)
 
     # --- rows out ---
 
@@ -264,6 +285,16 @@ def join_emissions(parts: Sequence[Emission], late: tuple[Refused, ...]) -> Emis
     rejected = tuple(r for p in parts for r in p.rejected)
     rows, origin = Rows.concat([p.rows for p in parts]), Origin.concat([p.origin for p in parts])
     return Emission(rows, ties, origin, state, late, rejected)
+
+
+def from_head(rows: Rows, by: tuple[str, ...], group: Ints, stamp: Ints, pos: Ints) -> Rows:
+    """The rows of these groups (ascending hashes), of each from its place on."""
+    if not len(group):
+        return rows.slice(0, 0)
+    hashes = group_hash(rows.table, by)
+    at = np.minimum(np.searchsorted(group, hashes), len(group) - 1)
+    later = (rows.stamp > stamp[at]) | ((rows.stamp == stamp[at]) & (rows.pos >= pos[at]))
+    return rows.filter((group[at] == hashes) & later)
 
 
 def spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:

@@ -11,13 +11,16 @@ import pyarrow as pa
 from clew.errors import BoxFailed
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, Number, is_float_axis
-from clew.model.groups import sort_by
-from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
+from clew.model.groups import group_hash, sort_by
+from clew.model.rows import NEVER, STAMP, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
 from clew.operators.base import Emission, Origin, State
+from clew.operators.progress import differing, halted
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 from clew.operators.windows.base import (
     ON,
+    ROWS,
     Block,
     Closed,
     Late,
@@ -65,6 +68,9 @@ class ClockKernel(WindowKernel):
     them, and the window's start as the tag (the bits of it on a float axis). Named by group and start.
     """
 
+    #: the column of the state's rows that says from which step on they are needed
+    first_stamp = STAMP
+
     def __init__(
         self, window: ValueWindow, by: tuple[str, ...], calls: tuple[AggregateCall, ...], schema: pa.Schema
     ) -> None:
@@ -80,6 +86,12 @@ class ClockKernel(WindowKernel):
     def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         rows, steps = inputs[0], progress[0]
         late = Late(rows)
+        on, opened, _, taken = self._entered(rows, steps, late)
+        part = Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
+        return join_emissions(list(self._run(state, part, steps)), late.refused())
+
+    def _entered(self, rows: Rows, steps: Steps, late: Late) -> tuple[Axis, Ints, Ints, Bools]:
+        """Where rows stand, the first and the last window that each enters, and which rows enter one."""
         on, valid = on_axis(rows.table, self.column, late)
         inside = valid & self.starts.holds(on)
         late.add(valid & ~inside, f"'{self.column}' is too far from zero for windows of this slide")
@@ -90,8 +102,48 @@ class ClockKernel(WindowKernel):
         late.add(behind, f"every window that holds its '{self.column}' has closed")
         taken = inside & (first <= last) & ~behind
         opened = np.maximum(first, self.ends.index(before) + 1)  # what has closed before is not entered
-        part = Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
-        return join_emissions(list(self._run(state, part, steps)), late.refused())
+        return on, opened, last, taken
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """The group's windows that a changed row enters; and every group's, where progress no longer passes
+        their ends in the same step."""
+        del history
+        found = Reaches(bool(self.by))
+        change = changes[0]
+        entered = [
+            (rows, steps, *self._entered(rows, steps, Late(rows)), group_hash(rows.table, self.by))
+            for rows, steps in ((change.gone, before[0]), (change.come, after[0]))
+        ]
+        values = [on.view(np.int64) for _, _, on, *_ in entered]
+        same = change.equal(*(mix_pair(v, e[-1]) for v, e in zip(values, entered, strict=True)))
+        for (_, steps, _, opened, last, taken, group), stays in zip(entered, same, strict=True):
+            low, high = (steps.reaches(self.ends.edge(k[taken])) for k in (opened, last))
+            found.add(low, high, group[taken], moves=~stays[taken])
+        found.add(*differing(before[0], after[0], self._edges_seen))
+        return found.done()
+
+    def _edges_seen(self, values: Axis) -> Ints:
+        """How many ends of windows progress has passed; the end of the axis is behind all."""
+        end = np.inf if self.floats else NEVER
+        return np.where(values == end, NEVER, self.ends.index(values))
+
+    def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
+        """From the first row of the windows that were open: they closed later, or the state holds them now."""
+        del progress
+        closed_later = history.origin.first_stamp[history.stamp >= stamp]
+        held = np.asarray(history.state[ROWS].column(self.first_stamp))
+        return (int(np.concatenate([closed_later, held]).min(initial=stamp)),)
+
+    def resume(
+        self, stamp: int, past: Sequence[Rows], progress: Sequence[Steps], history: History,
+        checkpoint: Checkpoint | None = None,
+    ) -> State:  # fmt: skip
+        """The rows whose last window ends behind progress, however they came."""
+        if checkpoint is not None:
+            return super().resume(stamp, past, progress, history, checkpoint)
+        return self.run(self.empty(), past, [halted(progress[0], stamp)]).state
 
     def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
         block = self._by_value(self.layout(state, part.rows, {ON: part.on}))

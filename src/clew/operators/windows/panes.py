@@ -49,6 +49,8 @@ class PaneKernel(ClockKernel):
     `combine` makes such rows of rows in any process; `run_combined` takes them for rows that come in order.
     """
 
+    first_stamp = FIRST_STAMP
+
     def __init__(
         self, window: ValueWindow, by: tuple[str, ...], calls: tuple[AggregateCall, ...], schema: pa.Schema
     ) -> None:

@@ -11,13 +11,15 @@ import pyarrow as pa
 from clew.errors import BoxFailed, WindowError
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, Number, axis_end, is_float_axis, value_on_axis
-from clew.model.groups import group_codes, sort_by
+from clew.model.groups import group_codes, group_hash, sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
 from clew.network.boxes import Landmark, Latch
 from clew.operators.aggregation import Aggregated, aggregate, final, is_bounded, partial
 from clew.operators.base import Emission, Origin, State
+from clew.operators.progress import differing
+from clew.operators.replay import ByGroup, Change, History, Reach, Reaches, place_codes
 from clew.operators.windows.base import GROUPS, ON, Block, Closed, Groups, Late, WindowKernel, on_axis, spread
 from clew.operators.windows.grid import Grid
 from clew.operators.windows.scan import Carried, running
@@ -58,6 +60,7 @@ class PrefixKernel(WindowKernel):
     by group, last row and k. State: partials of what has been emitted, and the rows of open buckets.
     The rows already emitted are kept only for calls whose partials would hold them anyway (median,
     collect, user functions); for count distinct, one row for each distinct value.
+    No origin holds what is summed up, so only a checkpoint serves to resume.
     """
 
     def __init__(
@@ -132,6 +135,48 @@ class PrefixKernel(WindowKernel):
         carried = Carried.concat([carried, sums.take(ends)]).take(place)
         after = self._after(block, begin, covered, total, carried)
         return self.emission(block.groups, closed, results, after, late.refused())
+
+    # --- what revisions ask ---
+
+    def reach(
+        self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History
+    ) -> tuple[Reach, ...]:
+        """All later windows of the group, from the one on whose bucket the changed row enters; of all groups from
+        where progress no longer passes the ends of buckets in the same steps."""
+        found = Reaches(bool(self.by))
+        change = changes[0]
+        if self.on is None:
+            self._reach_by_count(change, history, found)
+            return found.done()
+        first, _ = differing(before[0], after[0], self._edges_seen)
+        found.add(first, NEVER)
+        entered = []
+        for rows, steps in ((change.gone, before[0]), (change.come, after[0])):
+            taken, on, bucket = self._bucketed(rows, steps, Late(rows))
+            low = np.maximum(steps.reaches(self.grid.edge(bucket)), taken.stamp)
+            entered.append((taken, low, mix_pair(on.view(np.int64), group_hash(taken.table, self.by))))
+        same = Change(entered[0][0], entered[1][0]).equal(entered[0][2], entered[1][2])
+        for (taken, low, _), stays in zip(entered, same, strict=True):
+            found.add(low, NEVER, group_hash(taken.table, self.by), moves=~stays)
+        return found.done()
+
+    def _reach_by_count(self, change: Change, history: History, found: Reaches) -> None:
+        """A row replaced in place differs from the next window on; one that goes or comes may bring it forward."""
+        hashes = [group_hash(rows.table, self.by) for rows in (change.gone, change.come)]
+        index, origin = ByGroup(history.group), history.origin
+        for rows, group, stays in zip((change.gone, change.come), hashes, change.equal(*hashes), strict=True):
+            found.add(rows.stamp[~stays], NEVER, group[~stays])
+            for i in np.flatnonzero(stays).tolist():
+                mine = index.of(int(group[i]))
+                last, place = place_codes(
+                    (origin.last_stamp[mine], origin.last_pos[mine]), (rows.stamp[i : i + 1], rows.pos[i : i + 1])
+                )
+                at = int(np.searchsorted(last, place[0], side="left"))
+                found.add(int(np.append(history.stamp[mine], NEVER)[at]), NEVER, group[i], moves=False)
+
+    def _edges_seen(self, values: Axis) -> Ints:
+        """How many ends of buckets progress has passed; the end of the axis is behind all."""
+        return np.where(values == self.end, NEVER, self.grid.index(values))
 
     # --- rows into buckets ---
 

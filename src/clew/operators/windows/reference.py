@@ -109,11 +109,12 @@ def _clock(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row]
         stamp = _first(steps, k * slide + span)
         if stamp is not None:
             members.sort(key=_by_value)
-            tag = int(np.float64(k * slide).view(np.int64)) if floats else k * slide
-            yield Expected(stamp, k * slide + span, (), members, tag)
+            yield Expected(stamp, k * slide + span, (), members, _bits(k * slide, floats))
 
 
-def _anchored(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row], _: bool) -> Iterator[Expected]:
+def _anchored(
+    rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row], floats: bool
+) -> Iterator[Expected]:
     windows: list[list[Row]] = []
     for row in rows:
         on, before = row["_on"], _before(steps, row["_stamp"])
@@ -135,7 +136,7 @@ def _anchored(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[R
         end = members[0]["_on"] + span
         stamp = _first(steps, end, beyond=True)
         if stamp is not None:
-            yield Expected(stamp, end, (), members)
+            yield Expected(stamp, end, (), members, _bits(members[0]["_on"], floats))
 
 
 def _landmark(rows: list[Row], steps: Steps, start: Any, every: Any, forever: Any) -> Iterator[Expected]:
@@ -180,6 +181,10 @@ def _before(steps: Steps, stamp: int) -> Any:
 
 def _first(steps: Steps, end: Any, beyond: bool = False) -> int | None:
     return next((stamp for stamp, progress in steps if progress > end or (progress == end and not beyond)), None)
+
+
+def _bits(value: Any, floats: bool) -> int:
+    return int(np.float64(value).view(np.int64)) if floats else value
 
 
 def _by_value(row: Row) -> tuple[Any, int, int]:
