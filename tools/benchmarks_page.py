@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.svg_plot import bars, lines
+from tools.svg_plot import bars, lines, number
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 ORDER = ("throughput", "windows", "small-epochs", "recovery")
@@ -123,7 +123,7 @@ def _throughput(result: Json, plots: Plots) -> list[str]:
                 groups.setdefault(query, {})[labels.get(system, system)] = (large - small) / grown
     if not groups:
         return []
-    sub = f"the slope from {small:,} to {large:,} tuples, median"
+    sub = f"slope from {number(small)} to {number(large)}, median"
     svg = bars("Throughput through Structured Streaming", "tuples per second", groups, sub=sub)
     return [_plot(plots, "throughput", "Tuples per second by query and system", svg)]
 

@@ -110,6 +110,10 @@ class Engine:
         self._runtime = Runtime(plan, store, recover(plan, store, self._driver), self._lane_for)
         self._deliveries = Deliveries(store, session)
 
+    @property
+    def _zone(self) -> str:
+        return str(self._store.settings["time_zone"])
+
     def _lane_for(self, rows: int) -> DriverLane | SparkLane:
         if self._lane == "driver" or (self._lane == "auto" and rows < SPARK_ROWS):
             return self._driver
@@ -170,7 +174,7 @@ class Engine:
                     found = self._scanned(batch, source, folder)
                     taken[name], refused[name] = found.batch, list(found.rejects)
                 else:
-                    table, refused[name] = as_table(batch, source.schema, name)
+                    table, refused[name] = as_table(batch, source.schema, name, self._zone)
                     taken[name] = Batch.of(source, table)
             return self._epoch(Arrival(taken, refused, id=id))
 
@@ -236,7 +240,7 @@ class Engine:
         source = self._plan.sources[stream].source
         field = source.schema.field(source.order)
         what = f"stream '{stream}' cannot be advanced to {to!r}"
-        value = one_value(to, field, what)
+        value = one_value(to, field, what, self._zone)
         number = None if value is None else value_on_axis(value, field.type)
         if number is None or abs(number) >= axis_end(field.type):
             raise BatchError(f"{what}, which is no place in its order", hint="finish() ends all sources")

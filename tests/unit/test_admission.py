@@ -294,7 +294,9 @@ def test_stamps_are_a_merge(streams: list[list[int]], last: int) -> None:
     stamps = stamp_streams([(pa.int64(), Runs.of(np.array(s, np.int64))) for s in ascending], last)
     merged = sorted((order, i, k) for i, s in enumerate(ascending) for k, order in enumerate(s))
     expected = {(i, k): last + 1 + n for n, (_, i, k) in enumerate(merged)}
-    assert [[expected[i, k] for k in range(len(s))] for i, s in enumerate(ascending)] == [s.array().tolist() for s in stamps]
+    assert [[expected[i, k] for k in range(len(s))] for i, s in enumerate(ascending)] == [
+        s.array().tolist() for s in stamps
+    ]
 
 
 def test_progress_of_an_epoch_has_a_step_wherever_it_grows() -> None:

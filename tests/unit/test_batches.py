@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.engine.batches import as_table, row_json
+from clew.engine.batches import Malformed, as_table, row_json
 from clew.errors import BatchError
 from clew.model.schema import parse_schema
 
@@ -228,3 +228,34 @@ def test_a_row_that_holds_itself_can_be_kept() -> None:
     row: dict[str, Any] = {"ts": 1}
     row["self"] = row
     assert len(as_table([row], SCHEMA, "s")[1]) == 1
+
+
+# What Spark 4 gives for `timestamp'...'` under America/New_York: a repeated hour is read as its first, a skipped one
+# as if the clock had not been set forward yet.
+NEW_YORK = {
+    "2024-01-15T12:00:00": "2024-01-15T17:00:00+00:00",
+    "2024-11-03T01:30:00": "2024-11-03T05:30:00+00:00",
+    "2024-03-10T02:30:00": "2024-03-10T07:30:00+00:00",
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), NEW_YORK.items())
+def test_a_time_without_a_zone_is_one_of_the_stores_zone_in_every_form(given: str, expected: str) -> None:
+    schema = parse_schema("t TIMESTAMP")
+    naive = dt.datetime.fromisoformat(given)
+    table = pa.table({"t": pa.array([naive], pa.timestamp("us"))})
+    for batch in ([{"t": given}], [{"t": naive}], table, pd.DataFrame({"t": [naive]})):
+        made, rejects = as_table(batch, schema, "s", "America/New_York")
+        assert not rejects
+        assert made.column("t")[0].as_py() == dt.datetime.fromisoformat(expected)
+
+
+def test_a_time_with_a_zone_keeps_its_moment_in_any_store() -> None:
+    moment = dt.datetime(2024, 7, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=5)))
+    made, _ = as_table([{"t": moment}, {"t": moment.isoformat()}], parse_schema("t TIMESTAMP"), "s", "Asia/Tokyo")
+    assert made.column("t").to_pylist() == [moment, moment]
+
+
+def test_a_malformed_record_is_rejected_as_it_stands() -> None:
+    rows, rejects = as_table([Malformed("1;2", "malformed row: line 1"), {"ts": 1}], SCHEMA, "s")
+    assert (len(rows), [(r.row, r.reason) for r in rejects]) == (1, [("1;2", "malformed row: line 1")])

@@ -22,6 +22,7 @@ from clew.cli.app import app
 from clew.cli.inputs import parts_of
 from clew.cli.networks import load_network
 from clew.cli.output import Out, cell, failures_told, plain
+from clew.engine.batches import as_table
 from clew.errors import NetworkError, SourceFailed, TooOld
 
 NETWORK = """\
@@ -374,10 +375,10 @@ def test_run_keeps_what_cannot_be_read(file: Callable[[str], Path], tmp_path: Pa
     reasons = [r["reason"] for r in document("rejected", "--store", tmp_path / "s")["rows"]]
     assert sorted(reasons) == [
         "column 'celsius' is DOUBLE, got str 'warm'",
+        "malformed row: line 2 is no JSON object",
+        "malformed row: line 3 is no JSON object",
+        "malformed row: line 4 has 2 fields, not 3",
         "null or NaN in key column 'sensor'",
-        "unknown column 'line 2 is no JSON object'",
-        "unknown column 'line 3 is no JSON object'",
-        "unknown column 'line 4 has 2 fields, not 3'",
     ]
 
 
@@ -422,16 +423,18 @@ def test_csv_fields_become_values_of_the_column(tmp_path: Path) -> None:
     path.write_text(
         "b,t,n,d,m,s,x\n"
         "True,2024-01-01T10:00:00+01:00,2024-01-01T10:00:00,2024-01-01,1.25,a,NaN\n"
-        "0,2024-01-01 09:00:00,2024-01-01 10:00:00,2024-01-02,-3, b ,1e3\n"
+        "0,2024-01-01 10:00:00,2024-01-01 10:00:00,2024-01-02,-3, b ,1e3\n"
         ",,,,,,\n"
     )
     (part,) = parts_of(path, schema, 10)
-    assert part.rows.column("t")[0] == part.rows.column("t")[1]
-    assert [cell(v) for v in part.rows.slice(0, 1).to_pylist()[0].values()] == [
+    rows, rejects = as_table(part.rows, schema, "s", "Europe/Paris")
+    assert not rejects
+    assert rows.column("t")[0] == rows.column("t")[1]
+    assert [cell(v) for v in rows.slice(0, 1).to_pylist()[0].values()] == [
         "true", "2024-01-01T09:00:00+00:00", "2024-01-01T10:00:00", "2024-01-01", "1.25", "a", "NaN",
     ]  # fmt: skip
-    assert part.rows.slice(2, 1).to_pylist()[0] == dict.fromkeys("btndmx") | {"s": ""}
-    assert part.rows.slice(1, 1).column("s").to_pylist() == [" b "]
+    assert rows.slice(2, 1).to_pylist()[0] == dict.fromkeys("btndmx") | {"s": ""}
+    assert rows.slice(1, 1).column("s").to_pylist() == [" b "]
 
 
 def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:

@@ -204,3 +204,9 @@ def test_rows_kept_from_a_call_before_stand_in_windows_below_zero_beside_a_row_t
     rows = rows_of(pa.table({"t": [-19, -12, -19, -1], "g": [1] * 4, "x": [0.5] * 4, "m": range(4)}), [1, 2, 3, 4])
     steps = Steps.running(None, rows.stamp, np.array([-19, -15, -15, -1]))
     check(ValueWindow(10, 5, "t"), ("g",), CALLS, rows, steps, [1, 2])
+
+
+def test_panes_of_one_step_are_in_no_window_that_closed_before_it() -> None:
+    rows = rows_of(pa.table({"t": [-1], "g": [1], "x": [0.5], "m": [0]}), [2])
+    steps = Steps.running(None, np.array([1]), np.array([0]))  # [-2, 0) closed in step 1
+    check(ValueWindow(2, 1, "t"), ("g",), MERGING, rows, steps, [1])

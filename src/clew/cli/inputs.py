@@ -1,6 +1,6 @@
 """Files as batches: CSV, JSON lines and Parquet, cut into parts of so many records, at positions that do not move.
 
-A record that cannot be read is given on whole, in a form that admission rejects with a reason.
+A record that cannot be read is given on whole, with the reason for which it is rejected.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from clew.engine.batches import Malformed
 from clew.errors import BatchError, SourceFailed, nearest
 
 TRUE, FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
@@ -74,14 +75,14 @@ def _json_lines(file: Path, schema: pa.Schema, count: int, skip: int) -> Iterato
             yield Part(start, start + len(rows), rows, _share(stream, file))
 
 
-def _json_row(number: int, line: bytes, names: dict[str, str]) -> dict[str, Any]:
+def _json_row(number: int, line: bytes, names: dict[str, str]) -> dict[str, Any] | Malformed:
     try:
         row = json.loads(line)
         if isinstance(row, dict):
             return {names[key.lower()]: value for key, value in row.items() if key.lower() in names}
     except ValueError:
-        pass  # no JSON: given on as it is, which admission rejects
-    return {f"line {number} is no JSON object": line.decode(errors="replace").rstrip("\r\n")}
+        pass  # no JSON: given on as it is, and rejected
+    return Malformed(line.decode(errors="replace").rstrip("\r\n"), f"malformed row: line {number} is no JSON object")
 
 
 def _csv(file: Path, schema: pa.Schema, count: int, skip: int) -> Iterator[Part]:
@@ -112,7 +113,7 @@ def _csv_rows(chunk: list[tuple[int, list[str]]], header: list[str], schema: pa.
     lists = {name: c.to_pylist() if isinstance(c, pa.Array) else c for name, c in table.items()}
     rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
     return rows + [
-        {f"line {number} has {len(fields)} fields, not {len(header)}": ",".join(fields)}
+        Malformed(",".join(fields), f"malformed row: line {number} has {len(fields)} fields, not {len(header)}")
         for number, fields in chunk
         if len(fields) != len(header)
     ]
@@ -132,7 +133,7 @@ def _typed(texts: tuple[str, ...], kind: pa.DataType) -> Any:
 
 def _value(text: pa.Scalar, kind: pa.DataType) -> object:
     try:
-        return _cast(pa.array([text.as_py()], pa.string()), kind)[0].as_py()
+        return _cast(pa.array([text.as_py()], pa.string()), kind)[0].as_py()  # a time may come without its zone
     except pa.ArrowException:
         return text.as_py()
 
@@ -146,8 +147,9 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.if_else(pc.is_null(lower), pa.scalar(None, pa.bool_()), true)
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         zoned = pc.match_substring_regex(array, r"(Z|[+-]\d\d:?\d\d)$")
-        plain = pc.if_else(zoned, None, array).cast(pa.timestamp("us")).cast(pa.int64()).cast(kind)  # as UTC
-        return pc.coalesce(pc.if_else(zoned, array, None).cast(kind), plain)
+        if not pc.any(zoned).as_py():
+            return array.cast(pa.timestamp("us"))  # in the store's time zone, which admission knows
+        return pc.if_else(pc.fill_null(zoned, True), array, "a time without a zone").cast(kind)
     return array.cast(kind)
 
 

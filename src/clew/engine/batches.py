@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from clew.errors import BatchError, nearest
 from clew.model.types import type_name
@@ -29,35 +31,49 @@ class Reject:
     stamp: int | None = None
 
 
-def as_table(batch: Any, schema: pa.Schema, stream: str) -> tuple[pa.Table, list[Reject]]:
-    """A batch in hand (dicts, an Arrow table or batch, a pandas frame) as a table of the schema."""
+@dataclass(frozen=True)
+class Malformed:
+    """A record that is no row: its text, and why."""
+
+    text: str
+    reason: str
+
+
+def as_table(batch: Any, schema: pa.Schema, stream: str, zone: str = "UTC") -> tuple[pa.Table, list[Reject]]:
+    """A batch in hand (dicts, an Arrow table or batch, a pandas frame) as a table of the schema.
+
+    A time without a zone, where the schema has one, is taken in `zone`.
+    """
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
     if isinstance(batch, pd.DataFrame):
         batch = pa.Table.from_pandas(batch, preserve_index=False)
     if isinstance(batch, pa.Table):
-        return _from_table(batch, schema, stream)
+        return _from_table(batch, schema, stream, zone)
     if isinstance(batch, Mapping | str | bytes) or not hasattr(batch, "__iter__"):
         raise BatchError(
             f"cannot feed stream '{stream}' with {type(batch).__name__}",
             hint="give a list of dicts, an Arrow table, a pandas frame, or a Spark DataFrame",
         )
-    return _from_rows(list(batch), schema)
+    return _from_rows(list(batch), schema, zone)
 
 
-def one_value(value: Any, field: pa.Field, what: str) -> Any:
+def one_value(value: Any, field: pa.Field, what: str, zone: str) -> Any:
     """A value as a column would hold it; `BatchError` if that column could not hold it as it stands."""
     try:
-        return _column([value], field)[0].as_py()
+        return _column([value], field, zone)[0].as_py()
     except _ARROW_ERRORS as error:
         raise BatchError(f"{what}: {_misfit(field, value)}") from error
 
 
-def _from_rows(rows: Sequence[Any], schema: pa.Schema) -> tuple[pa.Table, list[Reject]]:
+def _from_rows(rows: Sequence[Any], schema: pa.Schema, zone: str) -> tuple[pa.Table, list[Reject]]:
     names = set(schema.names)
     good: list[Mapping[str, Any]] = []
     rejects: list[Reject] = []
     for row in rows:
+        if isinstance(row, Malformed):
+            rejects.append(Reject(row.text, row.reason))
+            continue
         row = row.asDict() if hasattr(row, "asDict") else row
         if not isinstance(row, Mapping):
             rejects.append(Reject(row_json({"value": row}), f"not a row but {type(row).__name__}"))
@@ -71,21 +87,23 @@ def _from_rows(rows: Sequence[Any], schema: pa.Schema) -> tuple[pa.Table, list[R
         else:
             good.append(named)
     try:
-        columns = [_column([r.get(f.name) for r in good], f) for f in schema]
+        columns = [_column([r.get(f.name) for r in good], f, zone) for f in schema]
     except _ARROW_ERRORS:
-        good, bad = _fitting(good, schema)
+        good, bad = _fitting(good, schema, zone)
         rejects += bad
-        columns = [_column([r.get(f.name) for r in good], f) for f in schema]
+        columns = [_column([r.get(f.name) for r in good], f, zone) for f in schema]
     return pa.table(columns, schema=schema), rejects
 
 
-def _fitting(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> tuple[list[Mapping[str, Any]], list[Reject]]:
+def _fitting(
+    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, zone: str
+) -> tuple[list[Mapping[str, Any]], list[Reject]]:
     good, rejects = [], []
     for row in rows:
         for field in schema:
             value = row.get(field.name)
             try:
-                _column([value], field)
+                _column([value], field, zone)
             except _ARROW_ERRORS:
                 rejects.append(Reject(row_json(row), _misfit(field, value)))
                 break
@@ -94,10 +112,10 @@ def _fitting(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> tuple[list
     return good, rejects
 
 
-def _column(values: list[Any], field: pa.Field) -> pa.Array:
+def _column(values: list[Any], field: pa.Field, zone: str) -> pa.Array:
     kind = field.type
     if pa.types.is_timestamp(kind):
-        values = [_moment(v, kind.tz is not None) for v in values]
+        values = [_moment(v, zone if kind.tz is not None else None) for v in values]
     elif pa.types.is_date(kind):
         values = [dt.date.fromisoformat(v) if isinstance(v, str) else v for v in values]
         if any(isinstance(v, dt.datetime | int | float | np.number) for v in values):
@@ -115,12 +133,13 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _moment(value: Any, zoned: bool) -> Any:
+def _moment(value: Any, zone: str | None) -> Any:
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value)
     if isinstance(value, dt.datetime):
-        if zoned:
-            return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+        if zone is not None:
+            value = value.replace(tzinfo=ZoneInfo(zone)) if value.tzinfo is None else value
+            return value.astimezone(dt.UTC)
         if value.tzinfo is not None:
             raise TypeError("a time with zone does not fit TIMESTAMP_NTZ")
     elif isinstance(value, int | float) and not isinstance(value, np.datetime64):
@@ -128,7 +147,7 @@ def _moment(value: Any, zoned: bool) -> Any:
     return value
 
 
-def _from_table(table: pa.Table, schema: pa.Schema, stream: str) -> tuple[pa.Table, list[Reject]]:
+def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> tuple[pa.Table, list[Reject]]:
     table = table.rename_columns([_declared(n, schema) for n in table.column_names])
     if twice := _twice([n for n in table.column_names if n in schema.names]):
         raise BatchError(f"batch for stream '{stream}' has column '{twice}' twice", hint="names are found in any case")
@@ -146,10 +165,11 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str) -> tuple[pa.Tab
             column = column.cast(column.type.value_type)
         if column.type != field.type:
             _check_kinds(column.type, field, stream)
+            column = _in_zone(column, field, zone)
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException:
-            columns.append(_cell_by_cell(column, field, reasons))
+            columns.append(_cell_by_cell(column, field, reasons, zone))
     fitted = pa.table(columns, schema=schema)
     if not reasons:
         return fitted, []
@@ -161,7 +181,19 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str) -> tuple[pa.Tab
     return fitted.filter(pa.array(keep)), rejects
 
 
-def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str]) -> pa.ChunkedArray:
+def _in_zone(column: pa.ChunkedArray, field: pa.Field, zone: str) -> pa.ChunkedArray:
+    """Times without a zone as times of `zone`, if the field has one; of two readings the earlier, as Spark takes it."""
+    naive = pa.types.is_timestamp(column.type) and column.type.tz is None
+    if not naive or not pa.types.is_timestamp(field.type) or field.type.tz is None:
+        return column
+    try:
+        return pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="raise")
+    except pa.ArrowInvalid:  # times that a clock has skipped
+        moments = [None if v is None else _moment(v, zone) for v in column.cast(pa.timestamp("us")).to_pylist()]
+        return pa.chunked_array([pa.array(moments, field.type)])
+
+
+def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str], zone: str) -> pa.ChunkedArray:
     """A column whose values do not all fit; the reason of each that does not goes to `reasons`."""
     cells = []
     for i in range(len(column)):
@@ -172,7 +204,7 @@ def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
         except pa.ArrowException:
             value = cell[0].as_py()
         try:
-            cells.append(_column([value], field))
+            cells.append(_column([value], field, zone))
         except _ARROW_ERRORS:
             reasons.setdefault(i, _misfit(field, value))
             cells.append(pa.nulls(1, field.type))

@@ -48,10 +48,11 @@ class Part:
     limit: int
 
     def halves(self, steps: Steps, lowest: Number) -> tuple[Part, Part]:
-        """Two parts, cut between two stamps. Assumes: the rows have at least two."""
+        """Two parts, cut between two stamps. If all rows have one, they are in the second, and the first has none."""
         stamp = self.rows.stamp
         middle = int(np.searchsorted(stamp, stamp[len(stamp) // 2]))
-        middle = middle or int(np.searchsorted(stamp, stamp[0], side="right"))
+        if not middle and stamp[0] < stamp[-1]:
+            middle = int(np.searchsorted(stamp, stamp[0], side="right"))
         at = int(stamp[middle])
         between = steps.before(stamp[middle : middle + 1], lowest)[0].item()
         return (

@@ -100,7 +100,7 @@ class CountKernel(WindowKernel):
             if np.isin(windows.changed[replaced], windows.kept).any():
                 found.add(NEVER, NEVER, group, moves=False)
             high = np.where(shifted, np.append(stamp[1:], NEVER), windows.last_before(self.slide, self.partial))
-            found.add(stamp[~replaced], high[~replaced], group)
+            found.add(stamp[~replaced], np.maximum(stamp, high)[~replaced], group)
         return found.done()
 
     def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...] | None:

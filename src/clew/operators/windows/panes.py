@@ -84,7 +84,7 @@ class PaneKernel(ClockKernel):
         floor = self.ends.index_of(part.start)
         first = self.ends.index(part.on) + 1
         missed = part.opened > (first if floor is None else np.maximum(first, floor + 1))
-        if missed.any() and part.rows.stamp[0] < part.rows.stamp[-1]:
+        if missed.any():
             for half in part.halves(steps, -NEVER):
                 for emission in self._run(state, half, steps):
                     yield emission
