@@ -20,6 +20,7 @@ import pytest
 from tests.fault import engines
 from tests.fault.engines import EPOCHS, batches, feed_all, network
 
+import clew
 from clew.archive import buckets, checkpoint, disk
 from clew.archive.faults import STEPS
 from clew.archive.store import Store
@@ -384,3 +385,20 @@ def test_nothing_is_made_where_something_else_is(tmp_path: Path) -> None:
     with pytest.raises(NotAStore, match="holds something else"):
         engines.opened(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_key_is_remembered_for_its_span_though_its_tuple_is_past_the_retention(tmp_path: Path, restart: bool) -> None:
+    net = clew.Network("keys")
+    events = net.stream("events", "t LONG, id LONG", order="t", key="id", key_span=100, retention=5, max_ahead=1000)
+    events.output("all")
+    engine = engines.opened(tmp_path / "s", net)
+    engine.feed("events", [{"t": 1, "id": 7}])
+    for t in range(10, 60, 5):
+        engine.feed("events", [{"t": t, "id": 1000 + t}])
+    if restart:
+        engine.close()
+        engine = engines.opened(tmp_path / "s", net)
+    done = engine.feed("events", [{"t": 60, "id": 7}])
+    assert (done.admitted, done.rejected) == ({"events": 0}, 1)
+    engine.close()

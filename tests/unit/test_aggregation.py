@@ -352,3 +352,11 @@ def test_what_does_not_fit_is_refused_by_name(one: AggregateCall, error: type[Ex
     with pytest.raises(error) as caught:
         result_type(one, schema)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [1.5, np.float32(0.25), Decimal("0.5")])
+def test_a_function_of_whole_numbers_that_gives_a_fraction_has_failed(answer: object) -> None:
+    call = AggregateCall("y", "user", ("x",), user=UserFunction(lambda _: answer, pa.int32()))
+    made = aggregate(call, pa.table({"x": [1, 2]}), np.array([0]), np.array([2]))
+    assert made.values.to_pylist() == [None]
+    assert made.why(0).endswith(f"it gave {answer}, which is no INT")

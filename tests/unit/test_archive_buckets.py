@@ -11,12 +11,14 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.archive import FileEntry, describe_bucket, write_bucket
+from clew.archive import FileEntry, compaction, describe_bucket, write_bucket
 from clew.archive.buckets import read_buckets
 from clew.archive.layout import folder_name
+from clew.errors import StoreError
 from clew.model.axis import axis_of
 from clew.model.types import TIMESTAMP, TIMESTAMP_NTZ
 
@@ -126,3 +128,58 @@ def test_folder_names_are_safe_and_differ_when_names_do(one: str, other: str) ->
     assert not set(folder_name(one)) & set('/\\:*?"<>| %\0')
     assert folder_name(one) not in (".", "..")
     assert (folder_name(one) == folder_name(other)) == (one == other)
+
+
+def test_a_flipped_bit_is_found_and_the_bucket_named(tmp_path: Path) -> None:
+    table = pa.table({"ts": pa.array(range(500)), "s": [f"sensor {i % 7}" for i in range(500)]})
+    entry = write_bucket(tmp_path, table)
+    path = tmp_path / entry.path
+    whole = path.read_bytes()
+    pages = pq.read_metadata(path).row_group(0)
+    ends = [(c.dictionary_page_offset or c.data_page_offset) + c.total_compressed_size
+            for c in (pages.column(0), pages.column(1))]  # fmt: skip
+    for position in (ends[0] - 20, ends[1] - 20):
+        damaged = bytearray(whole)
+        damaged[position] ^= 4
+        path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="the store has a damaged file") as caught:
+            read_buckets(tmp_path, [entry], table.schema)
+        assert str(path) in caught.value.details[0]
+    path.write_bytes(whole)
+    assert read_buckets(tmp_path, [entry], table.schema).equals(table)
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other"])
+def test_a_bucket_that_is_not_whole_is_named_among_others(tmp_path: Path, damage: str) -> None:
+    table = pa.table({"ts": pa.array(range(50))})
+    entries = [write_bucket(tmp_path, table) for _ in range(3)]
+    path = tmp_path / entries[1].path
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-9] if damage == "cut" else b"no parquet")
+    with pytest.raises(StoreError, match="the store has a damaged file") as caught:
+        read_buckets(tmp_path, entries, table.schema)
+    assert caught.value.details[0] == f"file: {path}"
+    cause = "cause: it is not there" if damage == "gone" else f"cause: it has {path.stat().st_size} bytes, not"
+    assert caught.value.details[1].startswith(cause)
+    with pytest.raises(StoreError):
+        compaction.merge(tmp_path, entries)
+
+
+def test_times_that_python_has_no_object_for_have_bounds(tmp_path: Path) -> None:
+    far = pa.array([0, 4 * 10**17, -(4 * 10**17)], pa.int64())
+    days = pa.array([0, 10**7, -(10**7)], pa.int32()).cast(pa.date32())
+    table = pa.table({"ts": far.cast(TIMESTAMP), "ntz": far.cast(TIMESTAMP_NTZ), "day": days})
+    entry = write_bucket(tmp_path, table)
+    assert entry.stats["ts"] == entry.stats["ntz"] == (-(4 * 10**17), 4 * 10**17, 0)
+    assert entry.stats["day"] == (-(10**7), 10**7, 0)
+    found = read_buckets(tmp_path, [entry], table.schema, ["day"], {"ts": (10**17, None), "day": (1, 10**8)})
+    assert found.column("day").cast(pa.int32()).to_pylist() == [10**7]
+
+
+def test_a_bound_beyond_a_types_values_says_nothing(tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array([-128, 127], pa.int8())})
+    entry = write_bucket(tmp_path, table)
+    assert len(read_buckets(tmp_path, [entry], table.schema, None, {"n": (-300, 300)})) == 2
+    assert len(read_buckets(tmp_path, [entry], table.schema, None, {"n": (-300, 0)})) == 1

@@ -324,3 +324,28 @@ def test_a_closed_store_takes_no_epoch(root: Path) -> None:
     store.close()
     with pytest.raises(StoreError, match="takes no more epochs: it is closed"):
         store.commit(store.begin())
+
+
+def test_a_full_disk_that_pyarrow_covers_with_another_error_is_told_as_such(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def covered(*_: object, **__: object) -> None:
+        try:
+            full()
+        finally:
+            raise RuntimeError("file metadata is only available after writer close")
+
+    with Store.create(root, durable=False) as store:
+        monkeypatch.setattr(buckets_module.pq, "write_table", covered)
+        with pytest.raises(StoreFull, match="the disk is full: cannot write a bucket"):
+            make_record(store)
+
+
+def test_a_store_without_its_manifest_is_not_made_anew(root: Path) -> None:
+    with Store.create(root, {"time_zone": "Europe/Berlin"}) as store:
+        feed(store, 1)
+    (root / "clew-store.json").unlink()
+    files = tree(root)
+    with pytest.raises(StoreError, match=r"is a store that has lost its clew-store\.json"):
+        Store.create(root, {"time_zone": "UTC"})
+    assert tree(root) == files

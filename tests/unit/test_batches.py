@@ -259,3 +259,20 @@ def test_a_time_with_a_zone_keeps_its_moment_in_any_store() -> None:
 def test_a_malformed_record_is_rejected_as_it_stands() -> None:
     rows, rejects = as_table([Malformed("1;2", "malformed row: line 1"), {"ts": 1}], SCHEMA, "s")
     assert (len(rows), [(r.row, r.reason) for r in rejects]) == (1, [("1;2", "malformed row: line 1")])
+
+
+def test_a_pandas_column_of_several_types_rejects_the_odd_rows_alone() -> None:
+    schema = parse_schema("t LONG, k STRING")
+    frame = pd.DataFrame({"T": [1, 2, 3, None], "k": ["a", 5, None, "b"], "more": [object()] * 4}, dtype=object)
+    made, rejects = as_table(frame, schema, "s")
+    assert made.to_pylist() == [{"t": 1, "k": "a"}, {"t": 3, "k": None}, {"t": None, "k": "b"}]
+    assert [(r.row, r.reason) for r in rejects] == [('{"t": 2, "k": 5}', "column 'k' is STRING, got int 5")]
+
+
+def test_a_reader_of_batches_is_a_table_and_an_array_is_none() -> None:
+    table = pa.table({"ts": [1], "id": [2]})
+    schema = parse_schema("ts LONG, id LONG")
+    assert as_table(table.to_reader(), schema, "s")[0].equals(table)
+    for batch in (pd.Series([1]), np.array([1])):
+        with pytest.raises(BatchError, match="cannot feed stream 's' with"):
+            as_table(batch, schema, "s")

@@ -251,3 +251,8 @@ def test_a_residual_is_checked_against_qualified_columns() -> None:
     with pytest.raises(UnknownColumn) as raised:
         check("size > 1", sides)
     assert raised.value.hint == "write right.size"
+
+
+@pytest.mark.parametrize("condition", ["x LIKE ANY ('a', 'b')", "x NOT ILIKE ALL ('a')", "x like some ('%')"])
+def test_any_all_and_some_behind_like_are_no_aggregates(condition: str) -> None:
+    assert check_expression(condition, ["x"], what="box 'n.f' (filter) filters by", at="f.py:1") == ("x",)

@@ -180,3 +180,14 @@ def test_a_refusal_says_what_and_what_instead(sql: str, text: str) -> None:
 def test_aggregates_that_clew_does_not_compute_are_refused_by_name(name: str) -> None:
     with pytest.raises(ClewError, match=name):
         split(f"{name}(x)")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("count(case when g = 'a' then 1 end)", "count(case when g = a then 1 end)"), ("sum(x * '1')", "sum(x * 1)"),
+     ("max(g || r'a')", "max(g || 'a')"), ("max(concat(X'61'))", "max(concat('61'))")],
+)  # fmt: skip
+def test_a_text_is_no_column_and_no_number_of_its_spelling(one: str, other: str) -> None:
+    plan = split_aggregates([("one", one), ("other", other)], [], what="box 'n.w' (window) aggregates", at="f.py:1")
+    assert len({text for _, text in plan.before}) == 2
+    assert plan.after[0][1] != plan.after[1][1]

@@ -11,7 +11,8 @@ Encodings, measured on 1,000,000 rows of (LONG, STRING of 200 values, DOUBLE, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,16 @@ from clew.archive import faults
 from clew.archive.disk import writing
 from clew.archive.layout import new_bucket_name
 from clew.archive.record import FileEntry
-from clew.model.axis import Number, axis_of, from_axis, is_float_axis, is_orderable, value_on_axis
+from clew.errors import StoreError
+from clew.model.axis import Number, axis_of, column_at, is_float_axis, is_orderable, value_on_axis
 
 ROW_GROUP = 131_072
 #: hidden columns that are bounded in every bucket; the others are hashes or counts within a step
 BOUNDED = ("_seq", "_stamp", "_epoch")
+_WHOLE_TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
+_CHECKED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 Ranges = Mapping[str, tuple[Number | None, Number | None]]
 Stats = dict[str, tuple[Any, Any, int]]
 
@@ -45,8 +51,10 @@ def write_bucket(folder: Path, table: pa.Table) -> FileEntry:
         footer: list[pq.FileMetaData] = []
         try:
             pq.write_table(table, path, metadata_collector=footer, **_encodings(table.schema))
-        except BaseException:
+        except BaseException as error:
             path.unlink(missing_ok=True)
+            if isinstance(error.__context__, OSError):  # pyarrow, closing the file, covers it with another
+                raise error.__context__ from None
             raise
     faults.step("bucket-written")
     stats = _footer_stats(footer[0], table.schema) | _float_stats(table)
@@ -79,8 +87,48 @@ def read_buckets(
     if not paths:
         return pa.schema([schema.field(name) for name in names]).empty_table()
     condition = range_filter(schema, ranges)
-    found: pa.Table = ds.dataset(paths, schema=schema, format="parquet").to_table(columns=names, filter=condition)
+    with reading(folder, entries):
+        found: pa.Table = ds.dataset(paths, schema=schema, format=_CHECKED).to_table(columns=names, filter=condition)
     return found
+
+
+@contextlib.contextmanager
+def reading(folder: Path, entries: Sequence[FileEntry]) -> Iterator[None]:
+    """Tell what Parquet's readers raise as `StoreError`, with the bucket that is damaged."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        broken = next((found for entry in entries if (found := _damage(folder, entry))), None)
+        raise broken or damaged(folder, str(error).splitlines()[0]) from error
+
+
+def check_there(folder: Path, entry: FileEntry) -> None:
+    """`StoreError` unless the bucket is there, as large as it was written."""
+    path = folder / entry.path
+    size = path.stat().st_size if path.exists() else None
+    if size != entry.bytes:
+        raise damaged(path, "it is not there" if size is None else f"it has {size:,} bytes, not {entry.bytes:,}")
+
+
+def _damage(folder: Path, entry: FileEntry) -> StoreError | None:
+    """What is wrong with a bucket; None if it is whole."""
+    path = folder / entry.path
+    try:
+        check_there(folder, entry)
+        pq.ParquetFile(path, page_checksum_verification=True).read(use_threads=False)
+    except StoreError as error:
+        return error
+    except (pa.ArrowException, OSError) as error:
+        return damaged(path, str(error).splitlines()[0])
+    return None
+
+
+def damaged(path: Path, cause: str) -> StoreError:
+    return StoreError(
+        "the store has a damaged file",
+        details=[f"file: {path}", f"cause: {cause}"],
+        hint="restore the file from a backup; clew changes nothing in a store it cannot read",
+    )
 
 
 def range_filter(schema: pa.Schema, ranges: Ranges) -> pc.Expression | None:
@@ -89,10 +137,21 @@ def range_filter(schema: pa.Schema, ranges: Ranges) -> pc.Expression | None:
     for name, (low, high) in ranges.items():
         kind = schema.field(name).type
         for bound, compare in ((low, pc.greater_equal), (high, pc.less_equal)):
-            if bound is not None:
-                part = compare(pc.field(name), pa.scalar(from_axis(bound, kind), kind))
+            if bound is not None and not _beyond(bound, kind):
+                part = compare(pc.field(name), column_at(np.array([bound]), kind)[0])
                 condition = part if condition is None else condition & part
     return condition
+
+
+def _beyond(bound: Number, kind: pa.DataType) -> bool:
+    """Whether no value of the type is as small, or as large: then the bound says nothing.
+
+    Assumes: a low bound is not above all values, nor a high one below them.
+    """
+    if not pa.types.is_integer(kind) and not pa.types.is_date32(kind):
+        return False
+    limits = np.iinfo(np.int32 if pa.types.is_date32(kind) else kind.to_pandas_dtype())
+    return not limits.min <= bound <= limits.max
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -104,6 +163,7 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
         "column_encoding": deltas or None,
         "row_group_size": ROW_GROUP,
         "store_schema": True,
+        "write_page_checksum": True,
     }
 
 
@@ -132,13 +192,17 @@ def _footer_stats(footer: pq.FileMetaData, schema: pa.Schema) -> Stats:
         if any(s is None or s.null_count is None for s in found):
             continue
         known = [s for s in found if s.has_min_max]
-        low = min((_on_axis(s.min, field.type) for s in known), default=None)
-        high = max((_on_axis(s.max, field.type) for s in known), default=None)
+        low = min((_on_axis(s, "min", field.type) for s in known), default=None)
+        high = max((_on_axis(s, "max", field.type) for s in known), default=None)
         stats[field.name] = (low, high, sum(s.null_count for s in found))
     return stats
 
 
-def _on_axis(value: object, kind: pa.DataType) -> Number:
+def _on_axis(statistics: Any, end: str, kind: pa.DataType) -> Number:
+    if kind in _WHOLE_TIMES:  # the file has them as the axis does; as Python's they need not exist
+        raw: int = getattr(statistics, f"{end}_raw")
+        return raw
+    value = getattr(statistics, end)
     return value if isinstance(value, int) else value_on_axis(value, kind)
 
 

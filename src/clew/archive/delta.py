@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -31,13 +32,14 @@ from clew.archive import faults
 from clew.archive.disk import sync_all, write_new
 from clew.archive.record import FileEntry
 from clew.errors import StoreError
-from clew.model.axis import from_axis
+from clew.model.axis import column_at
 
 APP = "clew"
 CHECKPOINT_EVERY = 32
 TOMBSTONES = "interval 1 hour"
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_FOUR_DIGITS = re.compile(r"\d{4}-")
 _ANY_VERSION = re.compile(r"(\d{20})\..*")
 
 
@@ -177,16 +179,16 @@ def delta_stats(entry: FileEntry, schema: pa.Schema) -> dict[str, Any]:
         nulls[name] = null_count
         if least is not None and greatest is not None:
             kind = schema.field(name).type
-            low[name], high[name] = _delta_value(least, kind), _delta_value(greatest, kind)
+            bounds = _delta_value(least, kind), _delta_value(greatest, kind)
+            if None not in bounds:
+                low[name], high[name] = bounds
     return {"numRecords": entry.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
 
 
 def _delta_value(value: float | int, kind: pa.DataType) -> Any:
-    if pa.types.is_timestamp(kind):
-        text: str = pa.scalar(int(value), pa.timestamp("us")).cast(pa.string()).as_py().replace(" ", "T")
-        return text + "Z" if kind.tz else text
-    if pa.types.is_date32(kind):
-        return str(from_axis(value, kind))
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        text = str(column_at(np.array([value]), kind).cast(pa.string())[0]).replace(" ", "T")
+        return text if _FOUR_DIGITS.match(text) else None  # readers know the years 0000 to 9999
     if pa.types.is_decimal(kind):
         # Delta wants a bare number; a double holds its 15 digits exactly, more could round past the bound.
         number = float(value) / 10**kind.scale

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.archive.disk import sync_folder, write_new, writing
-from clew.archive.layout import FORMAT, Layout, is_temporary
+from clew.archive.layout import FORMAT, MANIFEST, Layout, is_temporary
 from clew.archive.record import Json, now
 from clew.errors import NotAStore, StoreError, StoreSettings, StoreVersion
 
@@ -91,8 +91,14 @@ def check_free(root: Path) -> None:
         return
     if not root.is_dir():
         raise NotAStore(f"'{root}' is a file, not a folder")
-    if (root / "clew-store.json").exists():
+    if (root / MANIFEST).exists():
         raise StoreError(f"'{root}' is a store already", hint="open it")
+    if any((root / "_epochs").glob("*.json")):
+        raise StoreError(
+            f"'{root}' is a store that has lost its {MANIFEST}",
+            details=["it holds epochs, but not the settings that they were made under"],
+            hint=f"restore {MANIFEST} from a backup; nothing was touched",
+        )
     others = sorted(p.name for p in root.iterdir() if p.name not in _OWN and not is_temporary(p.name))
     if others:
         raise NotAStore(

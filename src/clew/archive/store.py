@@ -165,6 +165,10 @@ class Store:
         """Where a bucket lies."""
         return self.layout.folder(kind, name) / (entry if isinstance(entry, str) else entry.path)
 
+    def check_there(self, name: str, entry: FileEntry, *, kind: Kind = "streams") -> None:
+        """`StoreError` unless the bucket is there, as large as it was written."""
+        buckets.check_there(self.layout.folder(kind, name), entry)
+
     def read_table(
         self,
         name: str,
@@ -213,7 +217,7 @@ class Store:
             for run in compaction.plan(folder, change.removed() if change else ()):
                 try:
                     made = compaction.merge(self.layout.folder(kind, name), run)
-                except FileNotFoundError:
+                except StoreError:
                     self._stop_if_fenced(record.epoch)  # another engine may have merged it away
                     raise
                 record.folder(kind, name).merges.append(made)

@@ -19,6 +19,7 @@ from clew.model.groups import codes_of, group_codes, sort_by
 from clew.model.rows import Bools, Ints, Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
+from clew.model.values import python_rows, python_value
 from clew.network.boxes import Source
 
 FAR = 1_000_000  # without max_ahead: times the span seen so far, beyond which a tuple is held back
@@ -155,7 +156,7 @@ def _keyed(source: Source, batch: pa.Table, rejects: list[Reject]) -> pa.Table:
     bad: Bools = np.isinf(order) if order.dtype == np.float64 else order == axis_end(_kind(source))
     if bad.any():
         reason = f"infinite in order column '{source.order}'"
-        rejects += [Reject(row_json(row), reason) for row in batch.filter(pa.array(bad)).to_pylist()]
+        rejects += [Reject(row_json(row), reason) for row in python_rows(batch.filter(pa.array(bad)))]
     for column in dict.fromkeys((source.order, *source.key)):
         values = batch.column(column)
         missing = np.asarray(values.is_null())
@@ -163,7 +164,7 @@ def _keyed(source: Source, batch: pa.Table, rejects: list[Reject]) -> pa.Table:
             missing = ~axis_of(values)[1]
         new = np.flatnonzero(missing & ~bad)
         word = "order" if column == source.order else "key"
-        for row in batch.take(pa.array(new)).to_pylist() if len(new) else ():
+        for row in python_rows(batch.take(pa.array(new))) if len(new) else ():
             rejects.append(Reject(row_json(row), f"null or NaN in {word} column '{column}'"))
         bad |= missing
     return batch.filter(pa.array(~bad)) if bad.any() else batch
@@ -219,7 +220,7 @@ def _without_duplicates(
     keep[repeated] = False
     return keep, [
         Reject(row_json(row), f"duplicate key ({', '.join(f'{k}={row[k]}' for k in keys)})")
-        for row in (rows.take(pa.array(repeated)).to_pylist() if len(repeated) else ())
+        for row in (python_rows(rows.take(pa.array(repeated))) if len(repeated) else ())
     ]
 
 
@@ -237,7 +238,7 @@ def _payload_ranks(source: Source, rows: pa.Table, codes: Ints, offset: int) -> 
 def _exact_ranks(column: pa.ChunkedArray) -> Ints:
     """Ranks that tell any two values apart that can be told apart: -0.0 comes before 0.0."""
     if pa.types.is_nested(column.type):
-        return np.unique([repr(v) for v in column.to_pylist()], return_inverse=True)[1].astype(np.int64)
+        return np.unique([repr(python_value(v)) for v in column], return_inverse=True)[1].astype(np.int64)
     codes = codes_of(column)
     return codes * 2 - np.signbit(axis_of(column)[0]) if pa.types.is_floating(column.type) else codes
 

@@ -9,11 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from clew.archive.disk import writing
+
 
 def write_arrow(folder: str | Path, table: pa.Table) -> str:
     """Write a table as a new uncompressed Arrow file, to be mapped into memory; its path."""
     path = Path(folder) / f"{uuid.uuid4().hex}.arrow"
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with (
+        writing("rows of this epoch", path),
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
         writer.write_table(table)
     return str(path)
 

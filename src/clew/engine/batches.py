@@ -18,8 +18,12 @@ import pyarrow.compute as pc
 
 from clew.errors import BatchError, nearest
 from clew.model.types import type_name
+from clew.model.values import broken_text, python_rows, python_value
 
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+
+
+NOT_TEXT = "column '{}' is not UTF-8"
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,13 @@ def as_table(batch: Any, schema: pa.Schema, stream: str, zone: str = "UTC") -> t
     """
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
+    if isinstance(batch, pa.RecordBatchReader):
+        batch = batch.read_all()
     if isinstance(batch, pd.DataFrame):
-        batch = pa.Table.from_pandas(batch, preserve_index=False)
+        return _from_pandas(batch, schema, stream, zone)
     if isinstance(batch, pa.Table):
         return _from_table(batch, schema, stream, zone)
-    if isinstance(batch, Mapping | str | bytes) or not hasattr(batch, "__iter__"):
+    if isinstance(batch, Mapping | str | bytes | pd.Series | np.ndarray) or not hasattr(batch, "__iter__"):
         raise BatchError(
             f"cannot feed stream '{stream}' with {type(batch).__name__}",
             hint="give a list of dicts, an Arrow table, a pandas frame, or a Spark DataFrame",
@@ -147,17 +153,19 @@ def _moment(value: Any, zone: str | None) -> Any:
     return value
 
 
+def _from_pandas(frame: pd.DataFrame, schema: pa.Schema, stream: str, zone: str) -> tuple[pa.Table, list[Reject]]:
+    try:
+        return _from_table(pa.Table.from_pandas(frame, preserve_index=False), schema, stream, zone)
+    except pa.ArrowException:  # a column of several types: each row is looked at
+        named = frame.rename(columns={name: _declared(str(name), schema) for name in frame.columns})
+        _check_columns([str(name) for name in named.columns], schema, stream)
+        cells = named[schema.names].astype(object)
+        return _from_rows(cells.where(cells.notna(), None).to_dict("records"), schema, zone)
+
+
 def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> tuple[pa.Table, list[Reject]]:
     table = table.rename_columns([_declared(n, schema) for n in table.column_names])
-    if twice := _twice([n for n in table.column_names if n in schema.names]):
-        raise BatchError(f"batch for stream '{stream}' has column '{twice}' twice", hint="names are found in any case")
-    missing = [n for n in schema.names if n not in table.column_names]
-    if missing:
-        raise BatchError(
-            f"batch for stream '{stream}' lacks column '{missing[0]}'",
-            details=[f"it has: {', '.join(table.column_names)}", f"the stream has: {', '.join(schema.names)}"],
-            hint=nearest(missing[0], table.column_names),
-        )
+    _check_columns(table.column_names, schema, stream)
     columns, reasons = [], dict[int, str]()
     for field in schema:
         column = table.column(field.name)
@@ -171,14 +179,28 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> t
         except pa.ArrowException:
             columns.append(_cell_by_cell(column, field, reasons, zone))
     fitted = pa.table(columns, schema=schema)
+    reasons = {i: NOT_TEXT.format(name) for i, name in broken_text(fitted).items()} | reasons
     if not reasons:
         return fitted, []
     keep = np.ones(len(table), np.bool_)
     keep[list(reasons)] = False
     bad = sorted(reasons)
-    rows = table.select(schema.names).take(pa.array(bad)).to_pylist()
+    rows = python_rows(table.select(schema.names).take(pa.array(bad)))
     rejects = [Reject(row_json(row), reasons[i]) for i, row in zip(bad, rows, strict=True)]
     return fitted.filter(pa.array(keep)), rejects
+
+
+def _check_columns(found: Sequence[str], schema: pa.Schema, stream: str) -> None:
+    """`BatchError` unless each column of the schema is there, once."""
+    if twice := _twice([n for n in found if n in schema.names]):
+        raise BatchError(f"batch for stream '{stream}' has column '{twice}' twice", hint="names are found in any case")
+    missing = [n for n in schema.names if n not in found]
+    if missing:
+        raise BatchError(
+            f"batch for stream '{stream}' lacks column '{missing[0]}'",
+            details=[f"it has: {', '.join(found)}", f"the stream has: {', '.join(schema.names)}"],
+            hint=nearest(missing[0], found),
+        )
 
 
 def _in_zone(column: pa.ChunkedArray, field: pa.Field, zone: str) -> pa.ChunkedArray:
@@ -186,11 +208,14 @@ def _in_zone(column: pa.ChunkedArray, field: pa.Field, zone: str) -> pa.ChunkedA
     naive = pa.types.is_timestamp(column.type) and column.type.tz is None
     if not naive or not pa.types.is_timestamp(field.type) or field.type.tz is None:
         return column
-    try:
-        return pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="raise")
-    except pa.ArrowInvalid:  # times that a clock has skipped
-        moments = [None if v is None else _moment(v, zone) for v in column.cast(pa.timestamp("us")).to_pylist()]
-        return pa.chunked_array([pa.array(moments, field.type)])
+    made = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
+    other = pc.not_equal(pc.local_timestamp(made), column)  # times that a clock has skipped
+    skipped = pc.fill_null(other, False).combine_chunks()
+    if not pc.any(skipped).as_py():
+        return made
+    moments = [_moment(v, zone) for v in column.filter(skipped).cast(pa.timestamp("us")).to_pylist()]
+    whole = made.cast(field.type).combine_chunks()
+    return pa.chunked_array([pc.replace_with_mask(whole, skipped, pa.array(moments, field.type))])
 
 
 def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, str], zone: str) -> pa.ChunkedArray:
@@ -202,7 +227,7 @@ def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
             cells += cell.cast(field.type).chunks
             continue
         except pa.ArrowException:
-            value = cell[0].as_py()
+            value = python_value(cell[0])
         try:
             cells.append(_column([value], field, zone))
         except _ARROW_ERRORS:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from clew.engine.plan import Stateless
-from clew.errors import BoxFailed
+from clew.errors import BoxFailed, StoreFull
 from clew.model.rows import Bools, Rows
 from clew.operators.base import Refused
 
@@ -41,19 +41,28 @@ class Catalyst:
         refused = (Refused(rows.filter(bad), tuple(reasons[i] for i in sorted(reasons))),) if reasons else ()
         return kept.with_table(made), refused
 
-    def _bisected(self, step: Stateless, table: pa.Table, reasons: dict[int, str]) -> list[pa.Table]:
+    def _bisected(
+        self, step: Stateless, table: pa.Table, reasons: dict[int, str], parted: bool = False
+    ) -> list[pa.Table]:
         try:
             return [self._evaluate(step, table)]
         except Exception as error:  # Spark's error classes differ between classic and Connect
-            if not is_row_error(error):
+            if not (parted and len(table) > 1) and not self._works_on_nothing(step, table):
                 raise BoxFailed(f"box '{step.box}' failed in Spark", details=[first_line(error)]) from error
             if len(table) == 1:
                 reasons[int(table.column(ROW)[0].as_py())] = first_line(error)
                 return []
             half = len(table) // 2
-            return self._bisected(step, table.slice(0, half), reasons) + self._bisected(
-                step, table.slice(half), reasons
-            )
+            halves = table.slice(0, half), table.slice(half)
+            return [part for rows in halves for part in self._bisected(step, rows, reasons, parted=True)]
+
+    def _works_on_nothing(self, step: Stateless, table: pa.Table) -> bool:
+        """Whether the step runs without rows: if so, what failed is a row's fault, and not the query's or Spark's."""
+        try:
+            self._evaluate(step, table.slice(0, 0))
+        except Exception:  # whatever it is, the caller has the error that counts
+            return False
+        return True
 
     def _evaluate(self, step: Stateless, table: pa.Table) -> pa.Table:
         frame = self._session().createDataFrame(table)  # type: ignore[attr-defined]
@@ -64,27 +73,25 @@ class Catalyst:
         return frame.toArrow()
 
 
-def is_row_error(error: Exception) -> bool:
-    """Whether Spark failed on a value, not on the query or the machine."""
-    text = str(error)
-    marks = (
-        "ARITHMETIC_OVERFLOW", "DIVIDE_BY_ZERO", "CAST_INVALID_INPUT", "CAST_OVERFLOW", "INVALID_ARRAY_INDEX",
-        "NUMERIC_VALUE_OUT_OF_RANGE", "CANNOT_PARSE", "DATETIME", "INVALID_", "OVERFLOW", "PythonException",
-        "ArithmeticException", "NumberFormatException", "DateTimeException",
-        "FAILED_EXECUTE_UDF", "UDF_ERROR", "USER_RAISED_EXCEPTION",
-    )  # fmt: skip
-    return any(m in text for m in marks)
-
-
 def first_line(error: Exception) -> str:
     """What Spark says, or Python in one of its workers, without the stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("An error occurred while calling "):  # py4j's own words
+        caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+        lines = [*caused[-1:], *(line.removeprefix(": ") for line in lines[1:])]
     for line in lines:
         if condition := _CONDITION.search(line):
             return line[condition.start() :].split(" SQLSTATE")[0].strip()[:500]
     frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
     raised = [line for line in lines[frames[-1] :] if _RAISED.match(line)] if frames else lines[:1]
     return (raised[0] if raised else type(error).__name__)[:500]
+
+
+def disk_full(error: Exception) -> StoreFull | None:
+    """What to tell if the disk was full for Spark, or for a task that it ran; None if that was not it."""
+    if "No space left on device" not in str(error) and StoreFull.__name__ not in str(error):
+        return None
+    return StoreFull("the disk is full", details=[first_line(error)], hint="free some space and feed the batch again")
 
 
 def failed_in_spark() -> tuple[type[Exception], ...]:

@@ -16,10 +16,12 @@ from clew.archive.layout import folder_name
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.stored import EPOCH
-from clew.errors import DeliveryFailed, NetworkError
+from clew.errors import ClewError, DeliveryFailed, DuplicateName, NetworkError, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+LONGEST_NAME = 200  # file systems take 255 bytes
 
 Receiver = Callable[[Any, int], None]
 
@@ -42,19 +44,32 @@ class Deliveries:
     def add(self, name: str, output: str, to: Receiver, form: str) -> None:
         if form not in ("spark", "arrow"):
             raise NetworkError(f"no form '{form}' of a delivery", hint="'spark' or 'arrow'")
+        if not callable(to):
+            raise NetworkError(f"a delivery goes to a function of (rows, epoch), not to {to!r}")
+        if len(folder_name(name)) > LONGEST_NAME:
+            raise NetworkError(f"'{name[:40]}...' is too long a name for a delivery")
+        new = _Delivery(name, output, to, form)
+        known = {r.name: r.output for r in self._receivers}
+        of = known.get(name) or self._marked(new).get("output", output)
+        if of != output:
+            raise DuplicateName(
+                f"delivery '{name}' is of output '{of}', and cannot be of '{output}' too",
+                details=["how far it has been served is kept under its name"],
+                hint="give it another name: deliver(..., name=...)",
+            )
         self._receivers = [r for r in self._receivers if r.name != name]
-        self._receivers.append(_Delivery(name, output, to, form))
+        self._receivers.append(new)
 
     def deliver(self) -> None:
         """Hand on what has been committed and not been delivered, epoch by epoch, to every receiver.
 
         `DeliveryFailed` if one raises: it is tried again next time; the others are served first.
         """
-        failed: list[DeliveryFailed] = []
+        failed: list[ClewError] = []
         for receiver in self._receivers:
             try:
                 self._serve(receiver)
-            except DeliveryFailed as error:
+            except (DeliveryFailed, StoreError) as error:
                 failed.append(error)
         if failed:
             raise failed[0] from failed[0].__cause__
@@ -87,8 +102,22 @@ class Deliveries:
         return self._store.layout.root / "_deliveries" / f"{folder_name(receiver.name)}.json"
 
     def _served(self, receiver: _Delivery) -> int:
+        return int(self._marked(receiver).get("epoch", 0))
+
+    def _marked(self, receiver: _Delivery) -> dict[str, Any]:
+        """What is kept of a delivery: its output, and the last epoch that was served."""
         path = self._path(receiver)
-        return int(json.loads(path.read_text())["epoch"]) if path.exists() else 0
+        try:
+            found = json.loads(path.read_text())
+            return {"output": str(found["output"]), "epoch": int(found["epoch"])}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise StoreError(
+                "the store has a damaged file",
+                details=[f"file: {path}", f"cause: {type(error).__name__}: {error}"],
+                hint=f"delete it: then all epochs of '{receiver.output}' are delivered to '{receiver.name}' again",
+            ) from error
 
     def _mark(self, receiver: _Delivery, epoch: int) -> None:
         path = self._path(receiver)

@@ -14,7 +14,7 @@ from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
-from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, from_axis, is_orderable
+from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, column_at, is_orderable
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
 from clew.operators.band import within_end
@@ -215,10 +215,9 @@ class _Run(Generic[Flow]):
 
         def through(values: Axis) -> Axis:
             ended = values == end
-            plain = [from_axis(v.item(), kind) for v in np.where(ended, 0, values)] if len(values) else []
+            plain = column_at(np.where(ended, 0, values), kind)
             table = pa.table({f.name: pa.nulls(len(plain), f.type) for f in step.input_schema})
-            where = step.input_schema.get_field_index(str(name))
-            table = table.set_column(where, str(name), pa.array(plain, kind))
+            table = table.set_column(step.input_schema.get_field_index(str(name)), str(name), plain)
             mapped, valid = axis_of(made.evaluate(table).values)  # type: ignore[union-attr]
             mapped = within_end(mapped)
             return np.where(

@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 
 from clew.archive.store import Store
 from clew.engine.arrow_files import Held, map_arrow, write_arrow
-from clew.engine.batches import Reject
+from clew.engine.batches import NOT_TEXT, Reject, row_json
 from clew.model.axis import Axis, Number, axis_of
 from clew.model.runs import Runs
+from clew.model.values import broken_text, holds_text, python_rows
 from clew.network.boxes import Source
 
 MOST_RUNS = 64  # a task whose order falls more often than that leaves its rows as they came
@@ -151,8 +152,13 @@ class Scan:
 
 
 def write_pieces(folder: str, form: Form, table: pa.Table, rejects: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
-    """Write a task's rows; what it tells."""
+    """Write a task's rows, those left out in which a string is no text; what it tells."""
     table = table.combine_chunks()
+    if broken := broken_text(table):
+        rows = python_rows(table.take(pa.array(list(broken))))
+        whys = (NOT_TEXT.format(name) for name in broken.values())
+        rejects = [*rejects, *((row_json(row), why) for row, why in zip(rows, whys, strict=True))]
+        table = table.filter(pa.array([i not in broken for i in range(len(table))]))
     order, valid = axis_of(table.column(form.order))
     falls = np.flatnonzero(order[1:] < order[:-1]) + 1
     if not valid.all() or len(falls) > MOST_RUNS:
@@ -165,10 +171,11 @@ def write_pieces(folder: str, form: Form, table: pa.Table, rejects: Sequence[tup
 
 
 def point_to(folder: str, form: Form, held: Held) -> dict[str, Any] | None:
-    """What a task tells of rows that can stay where they lie, since they ascend; None if they do not."""
-    keys = held.columns([form.order, *form.keys])
+    """What a task tells of rows that can stay where they lie, since they ascend and are whole; None if they do not."""
+    texts = [f.name for f in form.schema if holds_text(f.type)]
+    keys = held.columns(list(dict.fromkeys((form.order, *form.keys, *texts))))
     order, valid = axis_of(keys.column(form.order))
-    if not len(keys) or not valid.all() or not ascends(keys, order, form.keys):
+    if not len(keys) or not valid.all() or not ascends(keys, order, form.keys) or broken_text(keys):
         return None
     return told(form, [_piece(folder, form, keys, order, held.path, held.groups)])
 

@@ -120,8 +120,8 @@ class KernelStep(Step):
             return []
         if isinstance(self.kernel, UnionKernel):
             return [(port, column) for port in range(len(self.inputs))]
-        on = [c for c in self.kernel.progress_on if c is not None]
-        return [(0, on[0]), (1, on[1])] if column in (on[0], on[1]) else []
+        assert isinstance(self.kernel, JoinKernel)
+        return list(enumerate(self.kernel.on)) if column in self.kernel.order_columns else []
 
 
 @dataclass(frozen=True)
@@ -248,21 +248,30 @@ class _Builder:
         low, high = span_of(box.low, order, "within"), span_of(box.high, order, "within")
         if low > high:
             raise NetworkError(f"joins within ({box.low!r}, {box.high!r}), which holds nothing")
-        schemas = (left.schema, right.schema)
+        schemas, inputs = (left.schema, right.schema), (left.name, right.name)
         kernel = JoinKernel(box.on, low, high, box.keys, None, box.how, schemas, box.suffix)
         if box.where is not None:
             (kind,) = self._types((("where", box.where),), kernel.schema, box)
             if not pa.types.is_boolean(kind):
                 raise TypeProblem(f"has a condition '{box.where}', which is {type_name(kind).upper()}, not BOOLEAN")
             if compiled(box.where, kernel.schema, self.zone) is None:
-                raise NetworkError(
-                    f"has a condition that cannot run inside a join: '{box.where}'",
-                    hint="compute what it compares in a .map(...) before the join, and compare plain columns here",
-                )
-            kernel = JoinKernel(
-                box.on, low, high, box.keys, Residual(box.where, kernel.schema, self.zone), box.how, schemas, box.suffix
+                pairs = KernelStep(f"{box.name}:pairs", box.name, inputs, kernel.schema, kernel, merges=True)
+                self._filtered_join(box, box.where, pairs)
+                return
+            residual = Residual(box.where, kernel.schema, self.zone)
+            kernel = JoinKernel(box.on, low, high, box.keys, residual, box.how, schemas, box.suffix)
+        self._end(KernelStep(box.name, box.name, inputs, kernel.schema, kernel, merges=True))
+
+    def _filtered_join(self, box: Join, where: str, pairs: KernelStep) -> None:
+        """A condition that Spark evaluates, on the pairs that there are without it: those of an inner join."""
+        if box.how != "inner":
+            raise NetworkError(
+                f"has a condition that only Spark can evaluate, in a left join: '{where}'",
+                hint="compute its parts in a .map(...) before the join, as numbers, texts or times to compare here",
             )
-        self._end(KernelStep(box.name, box.name, (left.name, right.name), kernel.schema, kernel, merges=True))
+        self.steps[pairs.name] = pairs
+        schema = pairs.schema
+        self._end(Stateless(box.name, box.name, (pairs.name,), schema, schema, self.zone, condition=where))
 
     def _union(self, box: Union) -> None:
         parents = self._inputs(box)

@@ -33,10 +33,14 @@ def frame_of(
         return empty_frame(spark, empty, tids)
     folder = store.state.folder(kind, name)
     assert folder.schema is not None
-    files = [str(store.path_of(name, entry, kind=kind)) for entry in store.files(name, as_of, kind=kind)]
-    if not files:
+    entries = store.files(name, as_of, kind=kind)
+    if not entries:
         return empty_frame(spark, folder.schema, tids)
-    frame = spark.read.schema(spark_schema(folder.schema)).parquet(*files)
+    for entry in entries:  # Spark would tell of it later, and in its own words
+        store.check_there(name, entry, kind=kind)
+    files = [str(store.path_of(name, entry, kind=kind)) for entry in entries]
+    reader = spark.read.schema(spark_schema(folder.schema)).option("parquet.page.verify-checksum.enabled", "true")
+    frame = reader.parquet(*files)
     if as_of is not None:
         frame = frame.where(f.col(EPOCH) <= as_of)
     if SEQ in folder.schema.names:

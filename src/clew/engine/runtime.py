@@ -265,7 +265,9 @@ class Runtime:
             folder = self.store.state.streams.get(name)
             if folder is None:
                 continue
-            paths = self.store.age_out_plan(name, progress - span_of(source.retention, kind, "retention"), record)
+            # keys that may be repeated are looked for in the archive
+            needed = max(span_of(source.retention, kind, "retention"), span_of(source.key_span or 0, kind, "key_span"))
+            paths = self.store.age_out_plan(name, progress - needed, record)
             if sum(folder.files[path].rows for path in paths) * AGE_SHARE > folder.rows:
                 record.folder("streams", name).age_out = paths
                 aged = True

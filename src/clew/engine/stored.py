@@ -14,6 +14,7 @@ from clew.engine.batches import Reject, row_json
 from clew.engine.evaluate import Named
 from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import IDENT, POS, STAMP, Ints, Rows, mix
+from clew.model.values import python_rows
 from clew.network.boxes import Source
 from clew.operators.base import ORIGIN_COLUMNS, Refused
 
@@ -140,7 +141,7 @@ def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refus
     rows = [(name, r.reason, r.row, r.stamp) for name, rejects in streams.items() for r in rejects]
     for box, refused in boxes.items():
         for part in refused:
-            values = part.rows.table.to_pylist()
+            values = python_rows(part.rows.table)
             stamps = part.rows.stamp.tolist()
             rows += [(box, why, row_json(v), s) for v, why, s in zip(values, part.reasons, stamps, strict=True)]
     columns = [[row[i] for row in rows] for i in range(4)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from clew.engine.plan import Columns
-from clew.errors import TypeProblem
+from clew.errors import SchemaError, TypeProblem
 from clew.model.schema import schema_text
 from clew.model.types import parse_type, type_name
 from clew.network.boxes import Box
@@ -38,7 +38,15 @@ class SparkTyper:
                     details=[text, f"input: {schema_text(schema)}"],
                     at=box.at or None,
                 ) from error
-            kinds.append(parse_type(found))
+            try:
+                kinds.append(parse_type(found))
+            except SchemaError as error:
+                raise TypeProblem(
+                    f"computes '{sql}', which is {found.upper()}: no column can hold it",
+                    details=error.details,
+                    hint="cast it to another type",
+                    at=box.at or None,
+                ) from error
         return kinds
 
 

@@ -154,7 +154,8 @@ class _Splitter:
         tree = parse_expression(item[tokens[0].start : tokens[-1].end + 1], what=self.what, at=self.at)
         if isinstance(tree, exp.Column) and not tree.table:
             return self.declared.get(tree.name.lower(), tree.name)
-        key = " ".join(t.text if t.token_type.name == "STRING" else t.text.lower() for t in tokens)
+        raw = [(t.token_type.name, item[t.start : t.end + 1]) for t in tokens]  # the text of a string has no quotes
+        key = " ".join(text if "STRING" in kind else text.lower() for kind, text in raw)
         text = item[tokens[0].start : tokens[-1].end + 1]
         return self.before.setdefault(key, (f"_x{len(self.before)}", text))[0]
 

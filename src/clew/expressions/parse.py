@@ -115,6 +115,9 @@ def qualified_columns_of(expr: exp.Expr) -> list[tuple[str | None, str]]:
     return list(dict.fromkeys((c.table or None, c.name) for c in found))
 
 
+_LIKES = ("LIKE", "ILIKE", "RLIKE")
+
+
 def calls_of(tokens: Sequence[Token]) -> Iterator[Call]:
     """The function calls among the tokens, in order of their names; nested ones too."""
     for i, token in enumerate(tokens[:-1]):
@@ -122,6 +125,8 @@ def calls_of(tokens: Sequence[Token]) -> Iterator[Call]:
             continue
         if i and tokens[i - 1].token_type.name == "DOT":
             continue
+        if i and tokens[i - 1].token_type.name in _LIKES and token.text.lower() in ("any", "some", "all"):
+            continue  # x LIKE ANY ('a', 'b')
         yield Call(token.text.lower(), tuple(tokens[i : _closing(tokens, i + 1) + 1]))
 
 

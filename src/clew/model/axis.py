@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import numbers
 import re
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from clew.errors import WindowError
 from clew.model.rows import Bools
 from clew.model.types import type_name
+from clew.model.values import python_value
 
 Axis = NDArray[np.int64] | NDArray[np.float64]
 Number = int | float
@@ -32,7 +35,8 @@ _MICROS = {
     "h": 3_600_000_000, "day": 86_400_000_000, "d": 86_400_000_000, "week": 604_800_000_000,
     "w": 604_800_000_000,
 }  # fmt: skip
-_DURATION = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_NUMBER = r"[+-]?\d+(?:\.\d+)?"
+_DURATION = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)", re.IGNORECASE)
 
 
 def is_orderable(data_type: pa.DataType) -> bool:
@@ -76,12 +80,49 @@ def axis_end(data_type: pa.DataType) -> Number:
     return math.inf if is_float_axis(data_type) else INFINITE
 
 
+def span_sign(span: Span, what: str) -> int:
+    """-1, 0 or 1: on which side of zero a span lies, on every axis. A `WindowError` calls it `what` if it is none.
+
+    >>> span_sign("0 seconds", "slide"), span_sign(2.5, "slide")
+    (0, 1)
+    """
+    size: Fraction | int | float | Decimal
+    if isinstance(span, str):
+        size = _parse_duration(span, what)
+    elif isinstance(span, dt.timedelta):
+        size = span // dt.timedelta(microseconds=1)
+    elif _is_finite(span):
+        size = span
+    else:
+        raise WindowError(f"{what}={span!r} is no span", hint="a finite number, or a duration like '5 minutes'")
+    return (size > 0) - (size < 0)
+
+
+def opposite(span: Span) -> Span:
+    """The span as far to the other side.
+
+    >>> opposite(3), opposite("1 minute 30 seconds")
+    (-3, '-1 minute -30 seconds')
+    """
+    if not isinstance(span, str):
+        return -span
+    return re.sub(_NUMBER, lambda n: n[0][1:] if n[0].startswith("-") else f"-{n[0].lstrip('+')}", span.strip())
+
+
 def span_of(span: Span, data_type: pa.DataType, what: str) -> Number:
     """A span in units of an order type's axis; `what` names it in errors.
 
     >>> span_of("5 minutes", pa.timestamp("us", tz="UTC"), "span")
     300000000
     """
+    span_sign(span, what)
+    size = _on_axis(span, data_type, what)
+    if not abs(size) < (math.inf if is_float_axis(data_type) else INFINITE):
+        raise WindowError(f"{what}={span!r} is too long for a {type_name(data_type).upper()} column")
+    return size
+
+
+def _on_axis(span: Span, data_type: pa.DataType, what: str) -> Number:
     kind = type_name(data_type)
     if pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type):
         if isinstance(span, dt.timedelta):
@@ -120,28 +161,51 @@ def value_on_axis(value: object, data_type: pa.DataType) -> Number:
     return number
 
 
-def from_axis(number: Number, data_type: pa.DataType) -> object:
-    """The Python value of a point of the axis; the inverse of `value_on_axis`."""
-    if is_float_axis(data_type):
-        return float(number)
+def from_axis(number: Number, data_type: pa.DataType) -> Any:
+    """The Python value of a point of the axis, the inverse of `value_on_axis`; as text if Python has none."""
+    return python_value(column_at(np.array([number]), data_type)[0])
+
+
+def column_at(points: Axis, data_type: pa.DataType) -> pa.Array:
+    """The values that stand at these points of the axis of a type.
+
+    >>> column_at(np.array([150]), pa.decimal128(5, 2))[0].as_py()
+    Decimal('1.50')
+    """
     if pa.types.is_decimal(data_type):
-        return Decimal(int(number)).scaleb(-data_type.scale)
-    if pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type):
-        raw = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
-        return pa.array([int(number)], raw).cast(data_type)[0].as_py()
-    return int(number)
+        return pa.array([Decimal(p).scaleb(-data_type.scale) for p in points.tolist()], data_type)
+    if pa.types.is_timestamp(data_type):
+        return pa.array(points, pa.int64()).cast(pa.timestamp("us", tz=data_type.tz)).cast(data_type)
+    if pa.types.is_date32(data_type):
+        return pa.array(points, pa.int32()).cast(data_type)
+    return pa.array(points).cast(data_type)
+
+
+def _is_finite(value: object) -> bool:
+    """Whether this is a number an axis could have; numpy's durations call themselves numbers, and are none."""
+    if not isinstance(value, numbers.Real | Decimal) or isinstance(value, bool | np.timedelta64):
+        return False
+    try:
+        return math.isfinite(value)
+    except (OverflowError, ValueError):  # too large for any float; a signalling NaN
+        return False
 
 
 def _parse_duration(text: str, what: str) -> Fraction:
     total, rest = Fraction(0), text.strip().lower().removeprefix("interval").strip()
-    while rest:
+    while True:
         match = _DURATION.match(rest)
         unit = match[2].lower() if match else ""
         factor = _MICROS.get(unit) or _MICROS.get(unit.removesuffix("s"))
         if match is None or factor is None:
+            number = re.fullmatch(_NUMBER, text.strip()) is not None
             raise WindowError(
-                f"cannot read {what}='{text}' as a duration", hint="write it like '5 minutes' or '1 hour'"
+                f"cannot read {what}='{text}' as a duration",
+                hint="a duration has a unit, like '5 minutes'; a number stands without quotes"
+                if number
+                else "write it like '5 minutes' or '1 hour'",
             )
         total += Fraction(match[1]) * factor
         rest = rest[match.end() :].strip(" ,")
-    return total
+        if not rest:
+            return total

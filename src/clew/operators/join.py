@@ -91,6 +91,7 @@ class JoinKernel(Kernel):
         self.outer = how == "left"
         self.schemas = schemas
         self.schema = join_schema(schemas, keys, suffix)
+        self.order_columns = order_columns(schemas, on, keys, suffix)
         self.keys = (tuple(k for k, _ in keys), tuple(k for _, k in keys))
         self.progress_on = on
         self.grouped_by = self.keys[0]
@@ -321,10 +322,9 @@ def join_schema(schemas: tuple[pa.Schema, pa.Schema], keys: Sequence[tuple[str, 
     ['ts', 'k', 'ts_right']
     """
     fields = list(schemas[0])
-    taken = {name.lower() for name in schemas[0].names}
     for name in right_columns(schemas[1], keys):
         field = schemas[1].field(name).with_nullable(True)
-        renamed = name + suffix if name.lower() in taken else name
+        renamed = _renamed(name, schemas[0], suffix)
         if renamed.lower() in {f.name.lower() for f in fields}:
             raise DuplicateName(
                 f"the output of a join has two columns named '{renamed}'",
@@ -333,6 +333,18 @@ def join_schema(schemas: tuple[pa.Schema, pa.Schema], keys: Sequence[tuple[str, 
             )
         fields.append(field.with_name(renamed))
     return pa.schema(fields)
+
+
+def order_columns(
+    schemas: tuple[pa.Schema, pa.Schema], on: tuple[str, str], keys: Sequence[tuple[str, str]], suffix: str
+) -> tuple[str, ...]:
+    """The order columns of the inputs under the names that the output has for them."""
+    right = [_renamed(on[1], schemas[0], suffix)] if on[1] in right_columns(schemas[1], keys) else []
+    return on[0], *right
+
+
+def _renamed(name: str, left: pa.Schema, suffix: str) -> str:
+    return name + suffix if name.lower() in {n.lower() for n in left.names} else name
 
 
 def _has_keys(table: pa.Table, keys: Sequence[str]) -> Bools:

@@ -273,8 +273,9 @@ class _Interpreter:
         if isinstance(box, Union):
             return _slowest([self.progress(i, column) for i in box.inputs])
         if isinstance(box, Join):
-            right = join_schema((self.told[box.inputs[0]].schema, pa.schema([])), (), "")
-            if column == box.on[0] or (column == box.on[1] and column not in right.names):
+            left = [c.lower() for c in self.told[box.inputs[0]].schema.names]
+            right = box.on[1] + box.suffix if box.on[1].lower() in left else box.on[1]
+            if column == box.on[0] or (column == right and box.on[1] not in [theirs for _, theirs in box.keys]):
                 return _slowest([self.progress(i, on) for i, on in zip(box.inputs, box.on, strict=True)])
         return self._largest(told, column)
 

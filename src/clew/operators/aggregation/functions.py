@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from clew.errors import BoxFailed
 from clew.expressions.aggregates import AggregateCall
 from clew.model.groups import group_codes
 from clew.model.rows import Bools, Ints
+from clew.model.types import type_name
 from clew.operators.aggregation import moments
 from clew.operators.aggregation.columns import Keys, as_doubles, counts_before, squeeze, whole
 from clew.operators.aggregation.exact import Floats
@@ -135,6 +137,9 @@ def lists_of(column: pa.Array, lo: Ints, hi: Ints, missing: Bools, what: str) ->
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), column.take(pa.array(rows)), type=kind, mask=mask)
 
 
+_FRACTIONS = (float, np.floating, Decimal)
+
+
 def _user(call: AggregateCall, table: pa.Table, lo: Ints, hi: Ints) -> Aggregated:
     """A user's function, called once for each range that holds rows."""
     assert call.user is not None
@@ -146,7 +151,10 @@ def _user(call: AggregateCall, table: pa.Table, lo: Ints, hi: Ints) -> Aggregate
         if stop > start:
             try:
                 answer = call.user.function(window_of.slice(start, stop - start))
-                value = pa.scalar(answer.as_py() if isinstance(answer, pa.Scalar) else answer, call.user.type)
+                answer = answer.as_py() if isinstance(answer, pa.Scalar) else answer
+                if pa.types.is_integer(call.user.type) and isinstance(answer, _FRACTIONS) and answer % 1:
+                    raise TypeError(f"it gave {answer}, which is no {type_name(call.user.type).upper()}")
+                value = pa.scalar(answer, call.user.type)
             except Exception as error:  # whatever a user's code raises is that row's fault, not the epoch's
                 reasons[i] = f"{call.user.text} failed: {type(error).__name__}: {error}"
         values.append(value)
