@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.archive import FileEntry, compaction, describe_bucket, write_bucket
+from clew.archive import FileEntry, compaction, write_bucket
 from clew.archive.buckets import read_buckets
 from clew.archive.layout import folder_name
 from clew.errors import StoreError
@@ -62,13 +62,6 @@ def test_bounds_are_points_of_the_axis_and_missing_where_they_are_not_known(tmp_
     assert stats["f"] == (-0.0, 1.5, 0)
     assert stats["_seq"] == (1, 2, 0)
     assert not {"d", "s", "b", "big", "list", "_ident"} & set(stats)
-
-
-def test_a_bucket_written_elsewhere_is_described_from_its_footer(tmp_path: Path) -> None:
-    entry = write_bucket(tmp_path, TABLE)
-    described = describe_bucket(tmp_path / entry.path)
-    assert described.stats == {name: bounds for name, bounds in entry.stats.items() if name != "f"}
-    assert (described.rows, described.bytes) == (entry.rows, entry.bytes)
 
 
 def test_an_empty_bucket_has_no_bounds(tmp_path: Path) -> None:

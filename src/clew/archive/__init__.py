@@ -1,6 +1,6 @@
 """The archive: everything a store holds, and the one commit by which it changes."""
 
-from clew.archive.buckets import describe_bucket, write_bucket
+from clew.archive.buckets import write_bucket
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Merge
 from clew.archive.state import Folder, Gone, State
 from clew.archive.store import Store
@@ -14,6 +14,5 @@ __all__ = [
     "Merge",
     "State",
     "Store",
-    "describe_bucket",
     "write_bucket",
 ]

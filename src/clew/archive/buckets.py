@@ -61,14 +61,6 @@ def write_bucket(folder: Path, table: pa.Table) -> FileEntry:
     return FileEntry(path.name, table.num_rows, path.stat().st_size, stats)
 
 
-def describe_bucket(path: Path) -> FileEntry:
-    """The entry of a bucket that is there, from its footer; floats have no bounds, for footers skip NaN."""
-    footer = pq.read_metadata(path)
-    return FileEntry(
-        path.name, footer.num_rows, path.stat().st_size, _footer_stats(footer, footer.schema.to_arrow_schema())
-    )
-
-
 def read_buckets(
     folder: Path,
     entries: Sequence[FileEntry],

@@ -97,5 +97,5 @@ def _in_use(root: Path, holder: dict[str, Any]) -> StoreInUse:
     return StoreInUse(
         f"store '{root}' is open in another engine",
         details=details,
-        hint="close that engine, or read the store without one: a read-only open needs no lock",
+        hint="close that engine; reading needs none: `clew show`, or any Delta reader",
     )
