@@ -38,6 +38,7 @@ from clew.errors import (
 )
 from clew.model.axis import axis_end, value_on_axis
 from clew.network.boxes import Source
+from clew.network.naming import calling_spot, shown
 from clew.network.network import Network
 
 if TYPE_CHECKING:
@@ -69,6 +70,12 @@ def open(
     A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
     epochs run: `"driver"`, `"spark"`, or by size. `durable=False` does not wait for the disk.
     """
+    if not isinstance(network, Network):
+        raise NetworkError(
+            f"clew.open needs a network, not {shown(network)}",
+            hint="clew.open(path, net), where net = clew.Network(...)",
+            at=calling_spot().text,
+        )
     if lane not in LANES:
         raise NetworkError(f"no lane '{lane}'", details=[f"lanes: {', '.join(LANES)}"], hint=nearest(lane, LANES))
     if not known_zone(time_zone):

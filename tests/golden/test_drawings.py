@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 import pyarrow as pa
 
 import clew
+from clew.model.schema import parse_schema
+from clew.network.boxes import Join
 
 
 def widest(rows: pa.Table) -> float:
@@ -88,6 +90,30 @@ def test_json_holds_everything_and_is_json() -> None:
         {"alarms": "half", "gaps": "gaps", "wide": "wide", "w2": "wide"},
         {"hot": "hot"},
     )
+
+
+def test_names_of_columns_that_need_quotes_have_them() -> None:
+    net = clew.Network("quoted")
+    r = net.stream("r", "ts LONG, `list price` DECIMAL(10, 2), `a,b` INT, `c``d` INT", order="ts", key="ts")
+    everything = r.map("*", "ts + 1 AS `next ts`")
+    assert everything.columns == ("ts", "list price", "a,b", "c`d", "next ts")
+    assert repr(net).endswith("map     ts, `list price`, `a,b`, `c``d`, ts + 1 AS `next ts` <- r")
+    (text,) = (b["schema"] for b in net.graph("json")["boxes"] if b["kind"] == "source")  # type: ignore[index]
+    assert text == "ts BIGINT, `list price` DECIMAL(10,2), `a,b` INT, `c``d` INT"
+    assert parse_schema(text) == net.sources["r"].schema
+
+
+def test_a_join_to_both_sides_goes_as_far_back_as_ahead() -> None:
+    net = clew.Network("near")
+    r = net.stream("r", "at TIMESTAMP", order="at", key="at")
+    for name, within in (("a", "5 s"), ("b", "1 minute 30 seconds"), ("c", "interval 2 hours"), ("d", "-1 s +2 s")):
+        r.join(r, within=within, name=name)
+    assert [(b.low, b.high) for b in net.boxes if isinstance(b, Join)] == [
+        ("-5 s", "5 s"),
+        ("-1 minute -30 seconds", "1 minute 30 seconds"),
+        ("interval -2 hours", "interval 2 hours"),
+        ("1 s -2 s", "-1 s +2 s"),
+    ]
 
 
 def test_svg_is_well_formed_static_and_holds_every_box_once() -> None:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from clew.errors import DuplicateName, SchemaError
 from clew.model.types import parse_type, type_name
 
+_PLAIN = r"[^\s,:()<>`]+"
+_QUOTED = r"`(?:[^`]|``)+`"
+_FIELD = re.compile(rf"\s*({_QUOTED}|{_PLAIN})(?:\s*:|\s)\s*(\S.*)", re.DOTALL)
+
 
 def parse_schema(text: str) -> pa.Schema:
-    """Read a schema written as Spark writes it: `name TYPE [, name TYPE ...]`.
+    """Read a schema written as Spark writes it: `name TYPE [, name TYPE ...]`; any name can stand in backticks.
 
-    >>> parse_schema("ts LONG, price DECIMAL(10, 2)").names
-    ['ts', 'price']
+    >>> parse_schema("ts LONG, `list price` DECIMAL(10, 2)").names
+    ['ts', 'list price']
     """
+    if not isinstance(text, str):
+        raise SchemaError(f"{text!r} is no schema", hint="write it as text, like 'ts LONG, sensor INT'")
     fields: list[pa.Field] = []
     for part in _split_top(text):
-        pieces = part.strip().replace(":", " ", 1).split(None, 1)
-        if len(pieces) != 2:
+        field = _FIELD.fullmatch(part)
+        if field is None:
             raise SchemaError(
                 f"cannot read '{part.strip()}' in schema '{text}'", hint="write NAME TYPE, NAME TYPE, ..."
             )
-        name, type_text = pieces
-        name = name.strip("`")
+        name, type_text = field.groups()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
         if name.startswith("_"):
             raise SchemaError(f"column '{name}' starts with an underscore", hint="such names are clew's own")
         if any(f.name.lower() == name.lower() for f in fields):
@@ -33,12 +42,19 @@ def parse_schema(text: str) -> pa.Schema:
 
 def schema_text(schema: pa.Schema) -> str:
     """The text form of a schema; the inverse of `parse_schema`."""
-    return ", ".join(f"{f.name} {type_name(f.type).upper()}" for f in schema)
+    return ", ".join(f"{_written(f.name)} {type_name(f.type).upper()}" for f in schema)
+
+
+def _written(name: str) -> str:
+    return name if re.fullmatch(_PLAIN, name) else "`" + name.replace("`", "``") + "`"
 
 
 def _split_top(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
+    parts, depth, start, quoted = [], 0, 0, False
     for i, char in enumerate(text):
+        quoted ^= char == "`"
+        if quoted:
+            continue
         if char in "(<":
             depth += 1
         elif char in ")>":

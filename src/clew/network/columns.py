@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
 from clew.errors import NetworkError
+from clew.network.naming import shown
 
 _HINT = "write the expression as text; a UDF is called by the name it is registered under"
 _INFIX = {"+", "-", "*", "/", "%", "=", "<=>", "<", "<=", ">", ">=", "and", "or", "&", "|", "^"}
@@ -21,7 +22,9 @@ def column_text(value: Any) -> str:
         return value
     inner = getattr(value, "_jc", None)
     if inner is None:
-        raise NetworkError(f"{value!r} is no column or expression", hint="give Spark SQL as text, or a pyspark Column")
+        raise NetworkError(
+            f"{shown(value)} is no column or expression", hint="give Spark SQL as text, or a pyspark Column"
+        )
     return _text(inner.node())
 
 
@@ -30,11 +33,18 @@ def is_column(value: object) -> bool:
     return hasattr(value, "_jc")
 
 
+def each_of(names: Any) -> Iterable[Any]:
+    """What is given as none, one or several; of what is neither, `column_text` says so."""
+    if names is None:
+        return ()
+    return (names,) if isinstance(names, str) or is_column(names) or not isinstance(names, Iterable) else names
+
+
 def _text(node: Any) -> str:
     """One node of a Column's tree. Its own `sql()` is no SQL: it writes `+(x, 1)`, and leaves out DISTINCT."""
     match str(node.getClass().getSimpleName()).rstrip("$"):
         case "UnresolvedAttribute":
-            return ".".join(_name(part) for part in _each(node.nameParts()))
+            return ".".join(quoted(part) for part in _each(node.nameParts()))
         case "Literal":
             return _literal(node)
         case "UnresolvedFunction":
@@ -96,7 +106,8 @@ def _literal(node: Any) -> str:
             raise NetworkError(f"a pyspark Column with a literal {kind} cannot stand in a network", hint=_HINT)
 
 
-def _name(part: str) -> str:
+def quoted(part: str) -> str:
+    """A column's name as it stands in an expression."""
     return part if part.isidentifier() else "`" + part.replace("`", "``") + "`"
 
 

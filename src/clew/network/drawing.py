@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
+from clew.network.columns import quoted
 
 if TYPE_CHECKING:
     from clew.network.network import Network
@@ -41,7 +42,9 @@ def what_it_does(box: Box) -> str:
         case Filter():
             return box.condition
         case Map():
-            return ", ".join(sql if sql == name else f"{sql} AS {name}" for name, sql in box.columns)
+            return ", ".join(
+                sql if sql in (name, quoted(name)) else f"{sql} AS {quoted(name)}" for name, sql in box.columns
+            )
         case Sort():
             return f"on {box.on}, slack {box.slack}"
         case Window():
@@ -72,7 +75,7 @@ def _window(window: WindowKind) -> str:
 
 
 def _aggregations(items: tuple[tuple[str, str | UserFunction], ...]) -> str:
-    return ", ".join(f"{v.text if isinstance(v, UserFunction) else v} AS {out}" for out, v in items)
+    return ", ".join(f"{v.text if isinstance(v, UserFunction) else v} AS {quoted(out)}" for out, v in items)
 
 
 def _stored_as(network: Network) -> dict[str, list[str]]:
@@ -165,7 +168,7 @@ def code_mark(call: Any) -> str | None:
 
 _W, _H, _GAP_X, _GAP_Y, _PAD = 214, 46, 44, 18, 14
 _FILL = {"source": "#e3f0e6", "output": "#fdf0d5"}
-_Edge = tuple[str, str]
+_Edge = tuple[str, int]  # the box that an arrow leads to, and which of its inputs it is
 _Spot = tuple[int, int]  # column, row
 
 
@@ -176,7 +179,7 @@ def as_svg(network: Network) -> str:
     width = 2 * _PAD + (max((c for c, _ in spots), default=0) + 1) * (_W + _GAP_X) - _GAP_X
     height = 2 * _PAD + (max((r for _, r in spots), default=0) + 1) * (_H + _GAP_Y) - _GAP_Y
     marks = _stored_as(network)
-    arrows = [_arrow([place[start], *route, place[end]]) for (start, end), route in routes.items()]
+    arrows = [arrow for box in boxes for arrow in _arrows(box, place, routes)]
     cards = [_card(b, place[b.name], marks.get(b.name, [])) for b in boxes]
     style = "text{font:12px system-ui,sans-serif;fill:#1d2733}.k{font-size:10px;fill:#5b6876}"
     return (
@@ -190,16 +193,16 @@ def _layout(boxes: Sequence[Box]) -> tuple[dict[str, _Spot], dict[_Edge, list[_S
     """Where each box stands, and where each arrow passes the columns between its ends."""
     depth = _depths(boxes)
     place: dict[str, _Spot] = {}
-    routes: dict[_Edge, list[_Spot]] = {(p, b.name): [] for b in boxes for p in b.inputs}
+    routes: dict[_Edge, list[_Spot]] = {(b.name, port): [] for b in boxes for port in range(len(b.inputs))}
     for column in range(max(depth.values(), default=-1) + 1):
         wishes: list[tuple[float, int, Box | _Edge]] = []
         for number, box in enumerate(boxes):
             if depth[box.name] == column:
-                rows = [(routes[p, box.name] or [place[p]])[-1][1] for p in box.inputs]
+                rows = [(routes[box.name, port] or [place[p]])[-1][1] for port, p in enumerate(box.inputs)]
                 wishes.append((sum(rows) / len(rows) if rows else 0, number, box))
-            for parent in box.inputs:
+            for port, parent in enumerate(box.inputs):
                 if depth[parent] < column < depth[box.name]:
-                    edge = parent, box.name
+                    edge = box.name, port
                     wishes.append(((routes[edge] or [place[parent]])[-1][1], number, edge))
         free = 0
         for wish, _, item in sorted(wishes, key=lambda w: w[:2]):
@@ -228,13 +231,23 @@ def _corner(spot: _Spot) -> tuple[int, int]:
     return _PAD + spot[0] * (_W + _GAP_X), _PAD + spot[1] * (_H + _GAP_Y)
 
 
-def _arrow(spots: Sequence[_Spot]) -> str:
+def _arrows(box: Box, place: Mapping[str, _Spot], routes: Mapping[_Edge, Sequence[_Spot]]) -> list[str]:
+    """The arrows to a box. They end in the middle of its card, but side by side if one box feeds it twice."""
+    ways = [[place[parent], *routes[box.name, port], place[box.name]] for port, parent in enumerate(box.inputs)]
+    ways.sort(key=lambda way: way[-2][1])
+    twice = len(set(box.inputs)) < len(ways)
+    step = min(14, (_H - 14) // (len(ways) - 1)) if twice else 0
+    return [_arrow(way, step * i - step * (len(ways) - 1) // 2) for i, way in enumerate(ways)]
+
+
+def _arrow(spots: Sequence[_Spot], aside: int) -> str:
+    """An arrow from card to card, by the spots between them; it ends `aside` below the last card's middle."""
     corners = [_corner(spot) for spot in spots]
     x, y = corners[0][0] + _W, corners[0][1] + _H // 2
     path = f"M{x} {y}"
     for corner_x, corner_y in corners[1:]:
-        middle, y1 = (x + corner_x) // 2, corner_y + _H // 2
         last = corner_x == corners[-1][0]
+        middle, y1 = (x + corner_x) // 2, corner_y + _H // 2 + aside * last
         path += f"C{middle} {y} {middle} {y1} {corner_x - 6 * last} {y1}"
         if not last:
             path += f"H{corner_x + _W}"

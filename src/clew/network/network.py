@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from clew.model.schema import parse_schema
 from clew.model.types import type_name
 from clew.network import drawing
 from clew.network.boxes import Box, Source
-from clew.network.naming import Spot, calling_spot
+from clew.network.naming import Spot, calling_spot, shown
 from clew.network.stream import Stream
 
 
@@ -66,43 +67,17 @@ class Network:
         `retention` bounds the archive; a tuple further ahead than `max_ahead` waits until time comes near.
         """
         at = calling_spot().text
+        _check_name(name, at)
         what = f"stream '{self.name}.{name}'"
         with told_of(what, at):
             columns = parse_schema(schema)
-        keys = (key,) if isinstance(key, str) else tuple(key)
-        for column in (order, *keys):
-            if column not in columns.names:
-                raise UnknownColumn(
-                    f"{what} has no column '{column}'",
-                    details=[f"columns: {', '.join(columns.names)}"],
-                    hint=nearest(column, columns.names),
-                    at=at,
-                )
+        keys = _key_columns(columns, order, key, key_span is not None, what, at)
         kind = columns.field(order).type
-        if not is_orderable(kind):
-            raise SchemaError(
-                f"{what} cannot be ordered by '{order}', which is {type_name(kind).upper()}",
-                hint="an order is a number, a date, a timestamp, or a decimal of at most 18 digits",
-                at=at,
-            )
-        for column in keys:
-            if pa.types.is_nested(columns.field(column).type):
-                kind_text = type_name(columns.field(column).type).upper()
-                raise SchemaError(f"{what} cannot have '{column}' in its key, which is {kind_text}", at=at)
-        if order not in keys and key_span is None:
-            raise SchemaError(
-                f"{what} has a key without its order column '{order}'",
-                hint=f"add '{order}' to the key, or say within what span of it a key is unique: key_span=...",
-                at=at,
-            )
-        for word, span in (
-            ("lateness", lateness),
-            ("retention", retention),
-            ("max_ahead", max_ahead),
-            ("key_span", key_span),
-        ):
+        spans: dict[str, Span | None] = {"retention": retention, "max_ahead": max_ahead, "key_span": key_span}
+        given: dict[str, Span] = {"lateness": lateness} | {w: span for w, span in spans.items() if span is not None}
+        for word, span in given.items():
             with told_of(what, at):
-                if span is not None and span_of(span, kind, word) < 0:
+                if span_of(span, kind, word) < 0:
                     raise SchemaError(f"{what} has a negative {word}: {span!r}", at=at)
         source = Source(name, (), columns, order, keys, key_span, lateness, retention, max_ahead, at=at)
         self._claim_stream(name, at)
@@ -148,7 +123,7 @@ class Network:
             raise UnknownStream(
                 f"network '{self.name}' has no box '{name}'",
                 details=[f"boxes: {', '.join(found)}"],
-                hint=nearest(name, found),
+                hint=nearest(str(name), found),
             )
         return found[name]
 
@@ -193,17 +168,11 @@ class Network:
         taken = [*self._outputs, *self._kept, *(b.name for b in self._boxes if isinstance(b, Source))]
         if any(name.lower() == t.lower() for t in taken):
             raise DuplicateName(f"network '{self.name}' already has a stream named '{name}'", at=at)
-        if (
-            not name
-            or not name.replace("_", "a").replace("-", "a").replace(".", "a").isalnum()
-            or not name[0].isalpha()
-        ):
-            raise NetworkError(
-                f"'{name}' cannot name a stream", hint="use letters, digits, '_', '-' and '.', a letter first", at=at
-            )
 
     def _mark(self, table: str, stream: Stream, name: str) -> None:
-        self._claim_stream(name, calling_spot().text)
+        at = calling_spot().text
+        _check_name(name, at)
+        self._claim_stream(name, at)
         (self._outputs if table == "output" else self._kept)[name] = stream._number
 
     def _names(self) -> list[str]:
@@ -230,6 +199,51 @@ class _Written:
 
     spot: Spot
     given: str | None
+
+
+def _check_name(name: object, at: str) -> None:
+    """A stream's name is that of a folder, too."""
+    if isinstance(name, str) and name[:1].isalpha() and re.sub(r"[-_.]", "", name).isalnum():
+        return
+    shown_name = f"'{name}'" if isinstance(name, str) else shown(name)
+    raise NetworkError(
+        f"{shown_name} cannot name a stream", hint="use letters, digits, '_', '-' and '.', a letter first", at=at
+    )
+
+
+def _key_columns(schema: pa.Schema, order: object, key: object, spanned: bool, what: str, at: str) -> tuple[str, ...]:
+    """The columns of a source's key, checked as its order is; `spanned`: it has a `key_span`."""
+    if not isinstance(order, str):
+        raise NetworkError(f"{what} has order={shown(order)}", hint="the name of a column", at=at)
+    keys = (key,) if isinstance(key, str) else tuple(key) if isinstance(key, Sequence) else (None,)
+    if not keys or not all(isinstance(column, str) for column in keys):
+        raise NetworkError(f"{what} has key={shown(key)}", hint="the name of a column, or a list of them", at=at)
+    for column in (order, *keys):
+        if column not in schema.names:
+            raise UnknownColumn(
+                f"{what} has no column '{column}'",
+                details=[f"columns: {', '.join(schema.names)}"],
+                hint=nearest(column, schema.names),
+                at=at,
+            )
+    kind = schema.field(order).type
+    if not is_orderable(kind):
+        raise SchemaError(
+            f"{what} cannot be ordered by '{order}', which is {type_name(kind).upper()}",
+            hint="an order is a number, a date, a timestamp, or a decimal of at most 18 digits",
+            at=at,
+        )
+    for column in keys:
+        if pa.types.is_nested(schema.field(column).type):
+            kind_text = type_name(schema.field(column).type).upper()
+            raise SchemaError(f"{what} cannot have '{column}' in its key, which is {kind_text}", at=at)
+    if order not in keys and not spanned:
+        raise SchemaError(
+            f"{what} has a key without its order column '{order}'",
+            hint=f"add '{order}' to the key, or say within what span of it a key is unique: key_span=...",
+            at=at,
+        )
+    return keys
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

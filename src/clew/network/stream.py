@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from sqlglot import exp
-
-from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest, told_of
-from clew.expressions.aggregates import UserFunction, split_aggregates
-from clew.expressions.parse import check_expression, parse_expression, split_alias
+from clew.errors import DuplicateName, NetworkError, WindowError, told_of
+from clew.expressions.aggregates import UserFunction
 from clew.model.axis import Span
 from clew.model.schema import parse_schema
 from clew.model.types import parse_type
 from clew.network.boxes import (
-    Aggregation,
     Apply,
-    Box,
     CountWindow,
     Drop,
     Filter,
@@ -32,8 +26,9 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
-from clew.network.columns import column_text, is_column
-from clew.network.naming import calling_spot
+from clew.network.columns import column_text, each_of, quoted
+from clew.network.maker import Maker
+from clew.network.naming import calling_spot, shown
 
 if TYPE_CHECKING:
     from clew.network.network import Network
@@ -47,7 +42,17 @@ def function(call: Callable[..., Any], returns: str, columns: Names = None) -> U
 
     >>> spread = function(lambda rows: rows.num_rows, "INT")
     """
-    return UserFunction(call, parse_type(returns), _names(columns))
+    at = calling_spot().text
+    if not callable(call):
+        raise NetworkError(f"clew.function needs a function, not {shown(call)}", at=at)
+    if not isinstance(returns, str):
+        raise NetworkError(
+            f"clew.function needs the type that the function returns, not {shown(returns)}",
+            hint="write it as text, like 'DOUBLE'",
+            at=at,
+        )
+    with told_of("clew.function", at):
+        return UserFunction(call, parse_type(returns), tuple(column_text(c) for c in each_of(columns)))
 
 
 class Stream:
@@ -71,7 +76,7 @@ class Stream:
 
     def filter(self, condition: Any, *, name: str | None = None) -> Stream:
         """The rows for which a condition, any deterministic Spark SQL, is true."""
-        new = _Maker(self, "filter", name)
+        new = Maker(self, "filter", name)
         text = new.expression(condition, "filters by")
         return new.add(Filter("", (), text, at=new.at), self.columns, self.order)
 
@@ -81,11 +86,11 @@ class Stream:
         >>> # readings.map("*", fahrenheit="celsius * 1.8 + 32")
         """
         box_name = named.pop("name", None) if "name" not in self.columns or not columns else None
-        new = _Maker(self, "map", box_name)
+        new = Maker(self, "map", box_name)
         items: dict[str, str] = {}
         for column in columns:
             if isinstance(column, str) and column.strip() == "*":
-                items.update({c: _quoted(c) for c in self.columns})
+                items.update({c: quoted(c) for c in self.columns})
                 continue
             text, alias = new.aliased(column)
             if alias in items:
@@ -102,13 +107,16 @@ class Stream:
         self, every: int | None = None, *, fraction: float | None = None, seed: int = 0, name: str | None = None
     ) -> Stream:
         """Without every `every`-th row, or without a random `fraction` of them: the same ones after any restart."""
-        new = _Maker(self, "drop", name)
+        new = Maker(self, "drop", name)
         if (every is None) == (fraction is None):
             raise NetworkError(f"{new.what} needs either every=k or fraction=p", at=new.at)
-        if every is not None and every < 1:
-            raise NetworkError(f"{new.what} has every={every}", hint="drop each k-th row, k at least 1", at=new.at)
-        if fraction is not None and not 0 <= fraction <= 1:
-            raise NetworkError(f"{new.what} has fraction={fraction}", hint="a fraction is 0 to 1", at=new.at)
+        if every is not None:
+            new.count(every, "every")
+        number = isinstance(fraction, int | float) and not isinstance(fraction, bool)
+        if fraction is not None and not (number and 0 <= fraction <= 1):
+            raise NetworkError(f"{new.what} has fraction={shown(fraction)}", hint="a fraction is 0 to 1", at=new.at)
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise NetworkError(f"{new.what} has seed={shown(seed)}", hint="a whole number", at=new.at)
         return new.add(Drop("", (), every, fraction, seed, at=new.at), self.columns, self.order)
 
     def apply(
@@ -126,11 +134,11 @@ class Stream:
         column `_row`, the index of the row that completed each, and `_from`, the first it is made of. `"opaque"`:
         `f(rows) -> rows` once a step; each result depends on all that has been seen.
         """
-        new = _Maker(self, "apply", name)
+        new = Maker(self, "apply", name)
         if how not in ("rows", "stateful", "opaque"):
             raise NetworkError(f"{new.what} has how='{how}'", hint="'rows', 'stateful' or 'opaque'", at=new.at)
         if not callable(function):
-            raise NetworkError(f"{new.what} needs a function, not {function!r}", at=new.at)
+            raise NetworkError(f"{new.what} needs a function, not {shown(function)}", at=new.at)
         with told_of(new.what, new.at):
             made = parse_schema(schema)
         order = order or (self.order if self.order in made.names else None)
@@ -142,17 +150,14 @@ class Stream:
 
     def sort(self, on: str | None = None, *, slack: int, name: str | None = None) -> Stream:
         """Bounded-pass sort: a buffer of `slack` rows besides the newest; each arrival emits the smallest."""
-        new = _Maker(self, "sort", name)
-        on = new.column(on or self.order, "sorts by")
-        if not isinstance(slack, int) or isinstance(slack, bool) or slack < 0:
-            raise NetworkError(
-                f"{new.what} has slack={slack!r}", hint="slack is a number of rows, 0 or more", at=new.at
-            )
-        return new.add(Sort("", (), on, slack, at=new.at), self.columns, on)
+        new = Maker(self, "sort", name)
+        on = new.column(self.order if on is None else on, "sorts by")
+        return new.add(Sort("", (), on, new.count(slack, "slack", least=0), at=new.at), self.columns, on)
 
     def union(self, other: Stream, *others: Stream, name: str | None = None) -> Stream:
         """The rows of all, by place."""
-        new = _Maker(self, "union", name)
+        new = Maker(self, "union", name)
+        _check_streams(new, other, *others)
         for stream in (other, *others):
             if stream.columns != self.columns:
                 raise NetworkError(
@@ -188,7 +193,7 @@ class Stream:
         `landmark=L, slide=s` (all since L), `latch=s` (tumbling, over all so far). The last two go by `on`, or by
         row count with `on="rows"`. `slide` is the size if it is not given.
         """
-        new = _Maker(self, "window", name)
+        new = Maker(self, "window", name)
         given = [
             w for w, v in (("rows", rows), ("span", span), ("landmark", landmark), ("latch", latch)) if v is not None
         ]
@@ -198,7 +203,7 @@ class Stream:
                 hint=f"given: {given or 'none'}",
                 at=new.at,
             )
-        groups = tuple(new.column(c, "groups by") for c in _names(by))
+        groups = new.columns(by, "groups by")
         if len(set(groups)) != len(groups):
             raise DuplicateName(f"{new.what} groups by a column twice: {', '.join(groups)}", at=new.at)
         if rows is not None:
@@ -208,8 +213,8 @@ class Stream:
             )
         if partial:
             raise WindowError(f"{new.what} has partial=True without rows=...", at=new.at)
-        by_count = on == "rows" and "rows" not in self.columns
-        column = None if by_count else new.column(on or self.order, "goes by")
+        by_count = isinstance(on, str) and on == "rows" and "rows" not in self.columns
+        column = None if by_count else new.column(self.order if on is None else on, "goes by")
         if span is not None:
             if column is None:
                 raise WindowError(f"{new.what} has span and on='rows'", hint="use rows=... for row counts", at=new.at)
@@ -225,7 +230,8 @@ class Stream:
         if slide is None:
             raise WindowError(f"{new.what} has a landmark and no slide", hint="slide=s: emitted every s", at=new.at)
         every = new.count(slide, "slide") if by_count else new.positive(slide, "slide")
-        return Windowed(new, Landmark(landmark, every, column), groups)
+        start = new.count(landmark, "landmark", least=0) if by_count else landmark
+        return Windowed(new, Landmark(start, every, column), groups)
 
     # --- two streams ---
 
@@ -246,14 +252,11 @@ class Stream:
         `by`: columns that must be equal (a name, several, or `{left: right}`). `where`: a further condition over the
         output's columns. `how="left"` emits a row without a partner, once none can come any more.
         """
-        new = _Maker(self, "join", name)
-        low, high = within if isinstance(within, tuple) else (_minus(within), within)
-        pair = on if isinstance(on, tuple) else (on or self.order, on or right.order)
-        order = (new.column(pair[0], "joins on"), new.column(pair[1], "joins on", right.columns))
-        keys = _pairs(by)
-        for left_key, right_key in keys:
-            new.column(left_key, "joins by")
-            new.column(right_key, "joins by", right.columns)
+        new = Maker(self, "join", name)
+        _check_streams(new, right)
+        low, high = new.band(within)
+        order = new.orders(on, "joins on", right)
+        keys = new.pairs(by, "joins by", right.columns)
         if how not in ("inner", "left"):
             raise NetworkError(f"{new.what} has how='{how}'", hint="'inner' or 'left'", at=new.at)
         columns = joined_columns(self.columns, right.columns, keys, suffix)
@@ -272,14 +275,12 @@ class Stream:
         name: str | None = None,
     ) -> Resampled:
         """For each row of `ticks`, aggregates over this stream's rows within `within` of it; `.agg(...)` says which."""
-        new = _Maker(self, "resample", name)
-        pair = on if isinstance(on, tuple) else (on or self.order, on or ticks.order)
-        order = (new.column(pair[0], "goes by"), new.column(pair[1], "goes by", ticks.columns))
-        keys = _pairs(by)
-        for mine, theirs in keys:
-            new.column(mine, "matches by")
-            new.column(theirs, "matches by", ticks.columns)
-        return Resampled(new, ticks, order, within, keys)
+        new = Maker(self, "resample", name)
+        _check_streams(new, ticks)
+        if new.sign(within, "within") < 0:
+            raise NetworkError(f"{new.what} has within={within!r}, which holds nothing", at=new.at)
+        order = new.orders(on, "goes by", ticks)
+        return Resampled(new, ticks, order, within, new.pairs(by, "matches by", ticks.columns))
 
     # --- what is stored ---
 
@@ -297,8 +298,11 @@ class Stream:
 class Windowed:
     """Windows that wait for their aggregates."""
 
-    def __init__(self, new: _Maker, window: WindowKind, by: tuple[str, ...]) -> None:
+    def __init__(self, new: Maker, window: WindowKind, by: tuple[str, ...]) -> None:
         self._new, self._window, self._by = new, window, by
+
+    def __repr__(self) -> str:
+        return f"<windows over {self._new.stream.name}>"
 
     def agg(self, **aggregates: Any) -> Stream:
         """One row per window: the grouping columns, then each `name="sum(price * volume) / sum(volume)"`."""
@@ -313,9 +317,12 @@ class Resampled:
     """A resampling that waits for its aggregates."""
 
     def __init__(
-        self, new: _Maker, ticks: Stream, on: tuple[str, str], within: Span, by: tuple[tuple[str, str], ...]
+        self, new: Maker, ticks: Stream, on: tuple[str, str], within: Span, by: tuple[tuple[str, str], ...]
     ) -> None:
         self._new, self._ticks, self._on, self._within, self._by = new, ticks, on, within, by
+
+    def __repr__(self) -> str:
+        return f"<windows over {self._new.stream.name} at {self._ticks.name}>"
 
     def agg(self, **aggregates: Any) -> Stream:
         """The columns of `ticks`, then each aggregate over the rows around it; null where there are none."""
@@ -323,101 +330,6 @@ class Resampled:
         columns = (*self._ticks.columns, *aggregates)
         box = Resample("", (), self._on, self._within, self._by, aggregations, at=self._new.at)
         return self._new.add(box, columns, self._on[1], (self._new.stream, self._ticks))
-
-
-class _Maker:
-    """One box in the making: its checks, and the words of its errors."""
-
-    def __init__(self, stream: Stream, kind: str, name: str | None) -> None:
-        self.stream, self.kind, self.name = stream, kind, name
-        self.at = calling_spot().text
-        self.what = f"box '{stream._network._provisional_name(kind, name)}' ({kind})"
-
-    def add(
-        self, box: Box, columns: Sequence[str], order: str | None, inputs: Sequence[Stream] | None = None
-    ) -> Stream:
-        return self.stream._network._add(box, columns, order, self.name, inputs or (self.stream,))
-
-    def column(self, name: Any, verb: str, columns: Sequence[str] | None = None) -> str:
-        columns = self.stream.columns if columns is None else columns
-        if name is None:
-            raise NetworkError(
-                f"{self.what} needs a column to go by: its input has no order of its own",
-                details=[f"columns: {', '.join(columns)}"],
-                hint="say on=column",
-                at=self.at,
-            )
-        text = column_text(name).strip("`")
-        for column in columns:
-            if column.lower() == text.lower():
-                return column
-        raise UnknownColumn(
-            f"{self.what} {verb} column '{text}', which its input does not have",
-            details=[f"columns: {', '.join(columns)}"],
-            hint=nearest(text, columns),
-            at=self.at,
-        )
-
-    def expression(self, value: Any, verb: str, columns: Sequence[str] | None = None) -> str:
-        text = column_text(value)
-        check_expression(text, columns or self.stream.columns, what=f"{self.what} {verb}", at=self.at, aggregates=False)
-        return text
-
-    def aliased(self, column: Any) -> tuple[str, str]:
-        """An expression and its name: the one behind AS, or that of the column it is."""
-        text = column_text(column)
-        body, alias = split_alias(text)
-        parsed = parse_expression(body, what=f"{self.what} projects", at=self.at)
-        if alias is None and isinstance(parsed, exp.Column):
-            alias = parsed.name
-        if not alias:
-            raise SyntaxProblem(
-                f"{self.what} projects '{text}' without a name", hint=f"write '{text} AS name'", at=self.at
-            )
-        return self.expression(body, "projects"), alias
-
-    def aggregations(
-        self, aggregates: Mapping[str, Any], by: tuple[str, ...], columns: Sequence[str], others: Sequence[str] = ()
-    ) -> tuple[Aggregation, ...]:
-        if not aggregates:
-            raise NetworkError(f"{self.what} has no aggregates", hint=".agg(name='avg(column)')", at=self.at)
-        self.output_columns([*by, *others, *aggregates])
-        items: list[Aggregation] = []
-        for out, value in aggregates.items():
-            if isinstance(value, UserFunction):
-                for column in value.columns:
-                    self.column(column, "gives its function", columns)
-                items.append((out, value))
-                continue
-            text = column_text(value)
-            check_expression(text, columns, what=f"{self.what} aggregates", at=self.at, aggregates=True)
-            items.append((out, text))
-        split_aggregates(items, by, what=f"{self.what} aggregates", at=self.at)
-        return tuple(items)
-
-    def output_columns(self, columns: Any) -> None:
-        seen: set[str] = set()
-        for column in columns:
-            if column.startswith("_"):
-                raise NetworkError(
-                    f"{self.what} makes a column '{column}'", hint="a leading '_' is clew's own", at=self.at
-                )
-            if column.lower() in seen:
-                raise DuplicateName(f"{self.what} makes two columns named '{column}'", at=self.at)
-            seen.add(column.lower())
-        if not seen:
-            raise NetworkError(f"{self.what} makes no columns", at=self.at)
-
-    def count(self, value: Any, word: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise WindowError(f"{self.what} has {word}={value!r}", hint="a number of rows, 1 or more", at=self.at)
-        return value
-
-    def positive(self, value: Span, word: str) -> Span:
-        nothing = dt.timedelta() if isinstance(value, dt.timedelta) else 0
-        if value is None or isinstance(value, bool) or (not isinstance(value, str) and not value > nothing):  # type: ignore[operator]
-            raise WindowError(f"{self.what} has {word}={value!r}", hint="a size above zero", at=self.at)
-        return value
 
 
 def joined_columns(
@@ -429,23 +341,13 @@ def joined_columns(
     return [*left, *(f"{c}{suffix}" if c.lower() in taken else c for c in right if c not in matched)]
 
 
-def _names(names: Names) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    if isinstance(names, str) or is_column(names):
-        return (column_text(names),)
-    return tuple(column_text(name) for name in names)
-
-
-def _pairs(by: Names | Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(by.items()) if isinstance(by, Mapping) else tuple((n, n) for n in _names(by))
-
-
-def _minus(span: Span) -> Span:
-    if isinstance(span, str):
-        return span[1:] if span.strip().startswith("-") else f"-{span.strip()}"
-    return -span
-
-
-def _quoted(column: str) -> str:
-    return column if column.isidentifier() else f"`{column}`"
+def _check_streams(new: Maker, *given: object) -> None:
+    for value in given:
+        if not isinstance(value, Stream):
+            raise NetworkError(
+                f"{new.what} takes a stream, not {shown(value)}",
+                hint="windows become a stream by .agg(...)"
+                if isinstance(value, Windowed | Resampled)
+                else "a stream is what net.stream(...) or a box returns",
+                at=new.at,
+            )
