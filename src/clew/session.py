@@ -9,11 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from clew.archive.layout import MANIFEST
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import as_table, one_value
-from clew.engine.catalyst import Catalyst, failed_in_spark, first_line
+from clew.engine.catalyst import Catalyst, disk_full, failed_in_spark, first_line
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
 from clew.engine.lanes.driver import DriverLane
@@ -189,7 +191,7 @@ class Engine:
         try:
             return scan(conform(frame, source), [source], folder)[source.name]
         except failed_in_spark() as error:
-            raise BatchError(
+            raise disk_full(error) or BatchError(
                 f"batch for stream '{source.name}' failed in Spark",
                 details=[first_line(error)],
                 hint="nothing of it was admitted",
@@ -202,15 +204,19 @@ class Engine:
                 details=[f"id: {id}"],
                 hint="leave it out: what was taken of a streaming source is never taken again",
             )
-        before = {name: self._admitted(name) for name in batches}
+        before = self._last_seqs()
         done = self.run(batches, available_now=True)
-        admitted = {name: self._admitted(name) - count for name, count in before.items()}
-        last, repeated = self.last_epoch, not done.epochs
-        return Epoch(last, admitted, {}, done.rejected, done.late, seconds=done.seconds, repeated=repeated)
+        new = {name: seq - before[name] for name, seq in self._last_seqs().items()}
+        outputs = {name: rows for name, rows in new.items() if name not in self._plan.sources}
+        return Epoch(
+            self.last_epoch, {name: new[name] for name in batches}, outputs, done.rejected, done.late,
+            seconds=done.seconds, repeated=not done.epochs,
+        )  # fmt: skip
 
-    def _admitted(self, stream: str) -> int:
-        folder = self._store.state.streams.get(stream)
-        return folder.seq if folder else 0
+    def _last_seqs(self) -> dict[str, int]:
+        """The last seq of each stored stream."""
+        folders = self._store.state.streams
+        return {name: folders[name].seq if name in folders else 0 for name in self._plan.stored}
 
     def run(
         self,
@@ -262,7 +268,7 @@ class Engine:
         try:
             done = self._runtime.epoch(arrival)
         except failed_in_spark() as error:
-            raise BoxFailed(
+            raise disk_full(error) or BoxFailed(
                 f"epoch {self.last_epoch + 1} failed in Spark",
                 details=[first_line(error)],
                 hint="nothing of it is kept: feed it again",
@@ -314,13 +320,18 @@ class Engine:
         Those of a join's or a resample's second input come behind those of the first, in their own columns.
         """
         self._check_box(name)
-        end = self._plan.steps[self._plan.ends[name]]
-        start = self._plan.steps[end.inputs[0]] if end.inputs else end
-        empty = stored.late_schema(start.schema)
+        empty = stored.late_schema(self._input_schema(name))
         frame = frame_of(self.spark, self._store, f"late.{name}", kind="tables", empty=empty)
         for port in (1, 2):
             frame = self._with_port(frame, f"late.{name}.{port}")
         return frame
+
+    def _input_schema(self, box: str) -> pa.Schema:
+        """The schema of a box's first input; of a source its own."""
+        step = self._plan.steps[self._plan.ends[box]]
+        while step.inputs and step.box == box:
+            step = self._plan.steps[step.inputs[0]]
+        return step.schema
 
     def _with_port(self, frame: DataFrame, table: str) -> DataFrame:
         if table not in self._store.state.tables:
@@ -343,6 +354,8 @@ class Engine:
 
     def progress(self, epochs: int = 10) -> Any:
         """What the newest epochs did, box by box, as a pandas frame."""
+        if epochs < 1:
+            raise UnknownEpoch(f"progress of {epochs} epochs was asked for", hint="1 or more; 200 are kept")
         from clew.engine.reading import progress_frame
 
         return progress_frame(self._store, epochs)

@@ -19,10 +19,10 @@ from typer.testing import CliRunner, Result
 from clew.archive import Store
 from clew.archive.lock import StoreLock
 from clew.cli.app import app
-from clew.cli.inputs import parts_of
 from clew.cli.networks import load_network
 from clew.cli.output import Out, cell, failures_told, plain
 from clew.engine.batches import as_table
+from clew.engine.file_parts import parts_of
 from clew.errors import NetworkError, SourceFailed, TooOld
 
 NETWORK = """\

@@ -17,7 +17,7 @@ from clew.cli.output import INTERRUPTED, Json, Out, count
 from clew.cli.stores import STORE, StoreOption
 
 if TYPE_CHECKING:
-    from clew.cli.inputs import Part
+    from clew.engine.file_parts import Part
     from clew.engine.runtime import Epoch
     from clew.network.network import Network
     from clew.session import Engine
@@ -184,7 +184,7 @@ class _Files:
                 show(sum(read.values()), f"{count(fed.epochs, 'epoch')}, {count(fed.admitted, 'tuple')}")
 
     def _rounds(self, done: Mapping[tuple[str, str], int]) -> Iterator[dict[str, Part]]:
-        from clew.cli.inputs import parts_of
+        from clew.engine.file_parts import parts_of
 
         sources = self.engine.network.sources
         readers = [

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STREAM = "_stream"
-CORRUPT = "_corrupt"  # where a reader leaves the text of a row that it cannot read
 
 
 def is_frame(value: object) -> bool:
@@ -56,8 +55,6 @@ def conform(frame: DataFrame, source: Source) -> DataFrame:
         fitted = column.try_cast(wanted)
         columns.append(fitted.alias(field.name))
         marks.append((column.isNotNull() & fitted.isNull()).alias(f"_bad_{i}"))
-    if CORRUPT in frame.columns:
-        marks.append(f.col(CORRUPT))
     return frame.select(*columns, *marks)
 
 
@@ -103,12 +100,8 @@ def _by_stream(table: pa.Table, forms: list[Form]) -> Iterator[tuple[Form, pa.Ta
 
 
 def _fitted(folder: str, form: Form, table: pa.Table) -> dict[str, object]:
-    """Set the rows aside that a reader or a cast could not take; write the others."""
+    """Set the rows aside that a cast could not take; write the others."""
     rejects: list[tuple[str, str]] = []
-    if CORRUPT in table.column_names:
-        broken = np.asarray(table.column(CORRUPT).is_valid())
-        rejects += [(text, "malformed row") for text in table.column(CORRUPT).filter(pa.array(broken)).to_pylist()]
-        table = table.filter(pa.array(~broken)).drop_columns([CORRUPT])
     marks = [c for c in table.column_names if c.startswith("_bad_")]
     if marks:
         bad = np.logical_or.reduce([np.asarray(table.column(c).fill_null(False)) for c in marks])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import signal
 import sys
 import threading
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from clew.archive.store import Store
-from clew.engine.catalyst import first_line
-from clew.engine.frames import CORRUPT, STREAM, conform, is_frame, scan
-from clew.engine.parquet_files import FILE, file_names, files_of, misfit, scan_files
+from clew.engine.catalyst import failed_in_spark, first_line
+from clew.engine.frames import STREAM, conform, is_frame, scan
 from clew.engine.pieces import Scan, scratch
+from clew.engine.position import Position
 from clew.engine.runtime import Arrival, Epoch
-from clew.engine.typing import spark_schema
+from clew.engine.source_files import FILE, Files, as_paths, check_path, file_names
 from clew.errors import BatchError, ClewError, SourceFailed, WindowError
 from clew.model.axis import span_of
 from clew.network.boxes import Source
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 AVAILABLE_NOW = "available_now"
-_READERS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
 _POLL_S = 0.2
 
 
@@ -65,45 +64,62 @@ class Streamer:
     told: Run = field(default_factory=Run)
     failure: BaseException | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)
+    ending: threading.Event = field(default_factory=threading.Event)
 
     def run(self, sources: Mapping[str, tuple[Source, Any]], trigger: str | None, timeout_s: float | None) -> Run:
         """Run until the sources end, the time is up, or ctrl-C."""
-        place = self.store.layout.root / "_streaming" / "+".join(sorted(sources))
-        declared = [s for s, _ in sources.values()]
-        alone = len(sources) == 1
-        frames = {name: self._frame(source, given, alone) for name, (source, given) in sources.items()}
-        writer = _tagged(frames).writeStream.option("checkpointLocation", str(place))
-        if trigger == AVAILABLE_NOW:
-            writer = writer.trigger(availableNow=True)
-        elif trigger is not None:
-            writer = writer.trigger(processingTime=_interval(trigger))
-        started = time.monotonic()
+        every = None if trigger in (None, AVAILABLE_NOW) else interval(str(trigger))
+        frames = {name: self._frame(source, given) for name, (source, given) in sources.items()}
+        position = Position.of(self.store, sources)
+        position.take({name: _described(given) for name, (_, given) in sources.items()})
+        begun, started = position.begun, time.monotonic()
 
         def batch(frame: DataFrame, number: int) -> None:
             with self.busy:
+                if self.ending.is_set():
+                    raise RuntimeError("the run has ended")
                 try:
-                    self._epoch(frame, (_query_id(place), number), declared)
+                    self._epoch(frame, (position.query_id(), number), sources)
                 except BaseException as error:
                     self.failure = error
-                    raise
+                    # Spark matches a pattern against the traceback, so deep that a long one overflows its stack
+                    raise RuntimeError(first_line(error)) from None  # type: ignore[arg-type]
 
         with _interrupts() as stop:
-            query = writer.foreachBatch(batch).start()
-            line = ProgressLine()
             try:
-                self._wait(query, line, started, timeout_s, stop)
+                query = self._started(_tagged(frames), batch, position, trigger, every)
+                self._wait(query, started, timeout_s, stop)
+            except failed_in_spark() as error:
+                if isinstance(self.failure, ClewError):
+                    raise self.failure from error
+                anew = begun and self.failure is None and not self.told.epochs
+                raise SourceFailed(
+                    "the streaming query has failed",
+                    details=[first_line(error if self.failure is None else Exception(str(self.failure)))],
+                    hint="what was committed stays; run again to go on from there"
+                    + (f", or, if a source is another one than in earlier runs, {position.start_anew}" if anew else ""),
+                ) from error
             finally:
-                query.stop()
-                with self.busy:  # an epoch that is being committed ends first
-                    self.told.seconds = time.monotonic() - started
-                line.end()
+                self.told.seconds = time.monotonic() - started
         return self.told
 
-    def _wait(
-        self, query: StreamingQuery, line: ProgressLine, started: float, timeout_s: float | None, stop: threading.Event
-    ) -> None:
-        from pyspark.errors import StreamingQueryException
+    def _started(
+        self,
+        frame: DataFrame,
+        batch: Callable[[DataFrame, int], None],
+        position: Position,
+        trigger: str | None,
+        every: str | None,
+    ) -> StreamingQuery:
+        writer = frame.writeStream.option("checkpointLocation", str(position.place))
+        if trigger == AVAILABLE_NOW:
+            writer = writer.trigger(availableNow=True)
+        elif every is not None:
+            writer = writer.trigger(processingTime=every)
+        return writer.foreachBatch(batch).start()
 
+    def _wait(self, query: StreamingQuery, started: float, timeout_s: float | None, stop: threading.Event) -> None:
+        line = ProgressLine()
         try:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                 line.show(self.told, time.monotonic() - started)
@@ -112,16 +128,16 @@ class Streamer:
                     return
         except KeyboardInterrupt:
             self.told.stopped = True
-        except StreamingQueryException as error:
-            if isinstance(self.failure, ClewError):
-                raise self.failure from error
-            raise SourceFailed(
-                "the streaming query has failed",
-                details=[first_line(error if self.failure is None else Exception(str(self.failure)))],
-                hint="what was committed stays; run again to go on from there",
-            ) from error
+        finally:
+            self.ending.set()
+            try:
+                with self.busy:  # the epoch under way ends first
+                    pass
+            finally:
+                query.stop()
+                line.end()
 
-    def _epoch(self, frame: DataFrame, query: tuple[str, int], sources: list[Source]) -> None:
+    def _epoch(self, frame: DataFrame, query: tuple[str, int], sources: Mapping[str, tuple[Source, Any]]) -> None:
         if self.store.seen_batch(*query):
             self.told.repeated += 1
             return
@@ -131,13 +147,23 @@ class Streamer:
             refused = {name: list(s.rejects) for name, s in found.items()}
             self.told.take(self.feed(Arrival(batches, refused, query=query)))
 
-    def _scan(self, frame: DataFrame, sources: list[Source], folder: Path) -> dict[str, Scan]:
-        if FILE in frame.columns:
-            (source,) = sources
-            return {source.name: scan_files(self.spark, files_of(frame), source, folder)}
-        return scan(frame, sources, folder)
+    def _scan(self, frame: DataFrame, sources: Mapping[str, tuple[Source, Any]], folder: Path) -> dict[str, Scan]:
+        from pyspark.sql import functions as f
 
-    def _frame(self, source: Source, given: Any, alone: bool) -> DataFrame:
+        zone = str(self.store.settings["time_zone"])
+        rows = [source for source, given in sources.values() if is_frame(given)]
+        found: dict[str, Scan] = {}
+        if len(rows) < len(sources):
+            names = _file_names(frame, [name for name, (_, given) in sources.items() if not is_frame(given)])
+            for name, uris in names.items():
+                source, given = sources[name]
+                found[name] = Files(source, Path(given), as_paths(uris), zone).scan(self.spark, folder)
+        if rows:
+            mine = frame.where(f.col(STREAM).isin([s.name for s in rows])) if found else frame
+            found |= scan(mine, rows, folder)
+        return found
+
+    def _frame(self, source: Source, given: Any) -> DataFrame:
         if is_frame(given):
             if not given.isStreaming:
                 raise BatchError(
@@ -148,48 +174,36 @@ class Streamer:
             raise BatchError(
                 f"source '{source.name}' is {type(given).__name__}", hint="give a streaming DataFrame or a path"
             )
-        if alone and _all_fit(Path(given), source):
+        check_path(Path(given), source.name)
+        try:
             return file_names(self.spark, Path(given))
-        return conform(self._files(source, Path(given)), source)
-
-    def _files(self, source: Source, path: Path) -> DataFrame:
-        if not path.exists():
-            raise SourceFailed(f"source '{source.name}' reads '{path}', which is not there")
-        form = _form_of(path, source.name)
-        reader = self.spark.readStream.format(form)
-        schema = spark_schema(source.schema)
-        if form != "parquet":
-            reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", CORRUPT)
-            schema += f", `{CORRUPT}` string"
-        if form == "csv":
-            reader = reader.option("header", True).option("enforceSchema", False)
-        if path.is_file():
-            return reader.schema(schema).option("pathGlobFilter", path.name).load(str(path.absolute().parent))
-        return reader.schema(schema).load(str(path.absolute()))
+        except failed_in_spark() as error:
+            raise SourceFailed(
+                f"source '{source.name}' reads '{given}', which Spark cannot list", details=[first_line(error)]
+            ) from error
 
 
-def _all_fit(path: Path, source: Source) -> bool:
-    """Whether the tasks may read the files themselves; files to come are checked when they are there."""
-    files = [path] if path.is_file() else [p for p in path.rglob("*.parquet") if p.name[0] not in "._"]
-    return bool(files) and all(p.suffix == ".parquet" and misfit(p, source) is None for p in files)
+def _described(given: Any) -> str:
+    return "a streaming DataFrame" if is_frame(given) else f"'{Path(given).absolute()}'"
 
 
-def _form_of(path: Path, name: str) -> str:
-    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
-    forms = {_READERS[p.suffix.lower()] for p in files if p.suffix.lower() in _READERS}
-    if len(forms) != 1:
-        raise SourceFailed(
-            f"source '{name}' reads '{path}', which holds {'several forms' if forms else 'no files of a known form'}",
-            details=[f"forms: {', '.join(sorted(set(_READERS.values())))}"],
-            hint="give a streaming DataFrame: spark.readStream.format(...).load(...)",
-        )
-    return forms.pop()
+def _file_names(frame: DataFrame, streams: list[str]) -> dict[str, list[str]]:
+    """The files of a micro-batch, by stream."""
+    from pyspark.sql import functions as f
+
+    if STREAM not in frame.columns:
+        return {streams[0]: [row[0] for row in frame.collect()]}
+    names = f.coalesce(*(f.col(f"`{name}`.`{FILE}`") for name in streams))
+    rows = frame.where(f.col(STREAM).isin(streams)).select(STREAM, names).collect()
+    return {name: [file for stream, file in rows if stream == name] for name in streams}
 
 
-def _interval(text: str) -> str:
+def interval(text: str) -> str:
+    """How often to make an epoch, as Spark reads it; it knows fewer words for units than clew does."""
     try:
-        if span_of(text, pa.timestamp("us"), "processing_time") >= 0:
-            return text
+        micros = span_of(text, pa.timestamp("us"), "processing_time")
+        if micros >= 0:
+            return f"{math.ceil(micros / 1000)} milliseconds"
     except WindowError:
         pass
     raise BatchError(
@@ -243,11 +257,6 @@ def _tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
     for other in tagged[1:]:
         whole = whole.union(other)
     return whole
-
-
-def _query_id(place: Path) -> str:
-    """Spark's own name of the query: new if its checkpoint was lost, so that no batch is taken for an old one."""
-    return str(json.loads((place / "metadata").read_text().splitlines()[0])["id"])
 
 
 class ProgressLine:

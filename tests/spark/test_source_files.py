@@ -1,0 +1,176 @@
+"""Files as a streaming source: every form beside every other, each file with its own header, and what is no source."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.streams import ARROW, network, numbered, values, write
+
+import clew
+from clew.engine.source_files import FileLeftOut
+from clew.errors import SourceFailed
+from clew.session import Engine
+from clew.testing.laws import contents
+
+
+@pytest.fixture
+def open_engine(spark: SparkSession, tmp_path: Path) -> Any:
+    def opened(net: clew.Network | None = None, name: str = "store", **options: Any) -> Engine:
+        return clew.open(tmp_path / name, net or network(), spark=spark, durable=False, **options)
+
+    return opened
+
+
+def test_files_of_all_forms_in_one_folder_are_what_feeding_their_rows_is(open_engine: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in [1]*"  # a name with the letters of patterns
+    write(folder, "1.parquet", numbered(0, 10))
+    write(folder, "2.csv", numbered(10, 10))
+    write(folder / "deeper", "3.ndjson", numbered(20, 10))
+    (folder / "4.jsonl.gz").write_bytes(
+        gzip.compress(b"".join(json.dumps(r).encode() + b"\n" for r in numbered(30, 9)))
+    )
+    (folder / "5.tsv").write_text("X\tignored\tTS\tg\n" + "".join(f"{i % 5}\t?\t{i}\ta\n" for i in range(39, 44)))
+    (folder / "6.csv").write_text("")
+    (folder / "_hidden.csv").write_text("no\ncolumns\n")
+    with open_engine() as engine:
+        done = engine.run({"s": folder}, available_now=True)
+        assert (done.admitted, done.rejected, done.late) == (44, 0, 0)
+        found = contents(engine._store)
+    with open_engine(name="fed") as engine:
+        engine.feed("s", numbered(0, 39) + [{"ts": i, "g": "a", "x": float(i % 5)} for i in range(39, 44)])
+        assert contents(engine._store) == found
+
+
+@pytest.mark.parametrize("lane", ["driver", "spark"])
+def test_one_file_is_a_source(open_engine: Any, tmp_path: Path, lane: str) -> None:
+    write(tmp_path / "in", "1?.json", numbered(0, 5))
+    write(tmp_path / "in", "2.json", numbered(50, 5))
+    with open_engine(lane=lane) as engine:
+        assert engine.run({"s": tmp_path / "in" / "1?.json"}, available_now=True).admitted == 5
+    with open_engine(lane=lane, name="other") as engine:
+        assert engine.run({"s": tmp_path / "in" / "2.json"}, available_now=True).admitted == 5
+
+
+def test_the_names_of_folders_are_columns(open_engine: Any, tmp_path: Path) -> None:
+    plain = pa.schema([ARROW.field("ts"), ARROW.field("x")])
+    bare = [{"ts": i, "x": 3.0} for i in range(4)]
+    write(tmp_path / "in" / "g=a%20b", "1.parquet", bare[:2], plain)
+    write(tmp_path / "in" / "G=__HIVE_DEFAULT_PARTITION__", "2.json", [{"ts": 9, "g": "own", "x": 3.0}])
+    write(tmp_path / "in" / "g=c" / "more=1", "3.csv", bare[2:], plain)
+    with open_engine(folders()) as engine:
+        assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 5
+        assert [(r.ts, r.g) for r in engine.read("s").collect()] == [
+            (0, "a b"), (1, "a b"), (2, "c"), (3, "c"), (9, None),
+        ]  # fmt: skip
+
+
+def folders() -> clew.Network:
+    net = clew.Network("folders")
+    net.stream("s", "ts LONG, g STRING, x DOUBLE", order="ts", key="ts").output("all")
+    return net
+
+
+def test_a_folder_whose_name_is_no_value_of_its_column_is_named(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in" / "ts=soon", "1.json", [{"g": "a", "x": 1.0}])
+    with open_engine() as engine, pytest.raises(SourceFailed) as failed:
+        engine.run({"s": tmp_path / "in"}, available_now=True)
+    assert "it lies in a folder 'ts=soon', which is no BIGINT" in str(failed.value)
+
+
+def test_a_parquet_file_of_other_types_is_fitted_row_by_row(open_engine: Any, tmp_path: Path) -> None:
+    other = pa.schema([("TS", pa.int32()), ("g", pa.string()), ("x", pa.int64()), ("more", pa.bool_())])
+    write(tmp_path / "in", "1.parquet", [{"TS": 1, "g": "a", "x": 4}, {"TS": None, "g": "b", "x": 5}], other)
+    with open_engine() as engine:
+        done = engine.run({"s": tmp_path / "in"}, available_now=True)
+        assert (done.admitted, done.rejected) == (1, 1)
+        assert values(engine.read("s")) == [(1, "a", 4.0)]
+
+
+def test_files_that_do_not_fit_fail_the_run_by_name_and_can_be_put_right(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    (tmp_path / "in" / "2.csv").write_text("ts,g,celsius\n5,a,1\n")
+    (tmp_path / "in" / "3.jsonl.gz").write_bytes(b"not packed")
+    with open_engine() as engine:
+        with pytest.raises(SourceFailed) as failed:
+            engine.run({"s": tmp_path / "in"}, available_now=True)
+        text = str(failed.value)
+        assert text.startswith(f"source 's' cannot take file '{tmp_path / 'in' / '2.csv'}'\n  it lacks column 'x'\n")
+        assert f"others: {tmp_path / 'in' / '3.jsonl.gz'}" in text
+        assert "put it right under its name, or take it away, and run again: its batch has not been taken" in text
+        assert engine.last_epoch == 0
+        (tmp_path / "in" / "2.csv").write_text("ts,g,x\n5,a,1\n")
+        (tmp_path / "in" / "3.jsonl.gz").write_bytes(gzip.compress(b'{"ts": 6, "g": "b"}\n'))
+        assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 7
+
+
+def test_a_file_of_no_known_form_is_left_out_with_a_warning(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    (tmp_path / "in" / "notes.txt").write_text("ts is in seconds")
+    with open_engine() as engine:
+        with pytest.warns(FileLeftOut, match=r"source 's' leaves out '.*notes\.txt': forms: \.csv"):
+            assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 5
+        assert engine.run({"s": tmp_path / "in"}, available_now=True).epochs == 0
+
+
+def test_files_and_a_frame_are_sources_of_one_query(open_engine: Any, spark: SparkSession, tmp_path: Path) -> None:
+    net = clew.Network("two")
+    s = net.stream("s", "ts LONG, g STRING, x DOUBLE", order="ts", key=["ts", "g"])
+    t = net.stream("t", "ts LONG, g STRING, x DOUBLE", order="ts", key=["ts", "g"])
+    s.union(t).output("both")
+    write(tmp_path / "s", "1.json", numbered(0, 5))
+    write(tmp_path / "t", "1.parquet", numbered(5, 5))
+    frame = spark.readStream.schema("ts long, g string, x double").parquet(str(tmp_path / "t"))
+    with open_engine(net) as engine:
+        assert engine.run({"s": tmp_path / "s", "t": frame}, available_now=True).admitted == 10
+        assert [ts for ts, _, _ in values(engine.read("both"))] == list(range(10))
+
+
+# --- where a run goes on ---
+
+
+def test_another_source_under_the_same_name_is_refused_until_the_position_is_deleted(
+    open_engine: Any, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    write(tmp_path / "other", "1.json", numbered(5, 5))
+    with open_engine() as engine:
+        engine.run({"s": tmp_path / "in"}, available_now=True)
+        with pytest.raises(SourceFailed) as failed:
+            engine.run({"s": tmp_path / "other"}, available_now=True)
+        place = tmp_path / "store" / "_streaming" / "s"
+        assert str(failed.value).startswith(
+            f"source 's' was '{tmp_path / 'in'}' in earlier runs, and is now '{tmp_path / 'other'}'\n"
+        )
+        assert f"delete '{place}' to start at the beginning of source 's'" in str(failed.value)
+        shutil.rmtree(place)
+        assert engine.run({"s": tmp_path / "other"}, available_now=True).admitted == 5
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_a_damaged_position_is_told_with_the_way_out(open_engine: Any, tmp_path: Path, text: str | None) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    with open_engine() as engine:
+        engine.run({"s": tmp_path / "in"}, available_now=True)
+        file = tmp_path / "store" / "_streaming" / "s" / "metadata"
+        file.unlink() if text is None else file.write_text(text)
+        with pytest.raises(SourceFailed) as failed:
+            engine.run({"s": tmp_path / "in"}, available_now=True)
+        assert "where a run of source 's' goes on cannot be read" in str(failed.value)
+        assert f"cause: it is {'missing' if text is None else 'empty'}" in str(failed.value)
+
+
+def test_a_position_that_was_cut_off_before_its_first_batch_is_made_anew(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    place = tmp_path / "store" / "_streaming" / "s"
+    with open_engine() as engine:
+        place.mkdir(parents=True)
+        (place / "metadata").write_text("")
+        (place / "clew-sources.json").write_text('{"s": ')
+        assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 5
