@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.lanes import distribute_everything, tasks_here
 from tests.spark.streams import ARROW, network, numbered, values, write
 
 import clew
+from clew.engine.arrow_files import Held
 from clew.engine.source_files import FileLeftOut
 from clew.errors import SourceFailed
 from clew.session import Engine
-from clew.testing.laws import contents
+from clew.testing.laws import contents, same
 
 
 @pytest.fixture
@@ -174,3 +177,55 @@ def test_a_position_that_was_cut_off_before_its_first_batch_is_made_anew(open_en
         (place / "metadata").write_text("")
         (place / "clew-sources.json").write_text('{"s": ')
         assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 5
+
+
+# --- text that stays encoded ---
+
+
+def texts() -> clew.Network:
+    """Boxes that hand text on, look into it, group by it, and lose it."""
+    net = clew.Network("texts")
+    s = net.stream("s", "ts LONG, g STRING, h STRING, x DOUBLE", order="ts", key=["ts", "g"])
+    s.filter("x >= 2").map("ts", name="g", half="x / 2").output("handed_on")
+    s.filter("h IS NULL OR h < 'm'").map("ts", both="concat(g, coalesce(h, '?'))", h="h").output("looked_into")
+    s.map("ts", g="h", h="g").filter("g = 'n'").output("crossed")
+    s.window(span=8, slide=4, on="ts", by="g").agg(ts="min(ts)", n="count(h)", low="min(h)", x="sum(x)").output("panes")
+    s.filter("x >= 1").window(rows=3, by=["h", "g"]).agg(ts="max(ts)", x="avg(x)").output("counts")
+    s.join(s.map("ts", "g", other="h"), within=1, by="g").output("pairs")
+    return net
+
+
+def texts_of(first: int, count: int) -> list[dict[str, Any]]:
+    words = [None, "n", "a", "é", "", "zz"]
+    return [
+        {"ts": i // 2, "g": f"g{i % 2}" if i % 7 else f"g{i % 2}-{i}", "h": words[i * i % 6], "x": float(i % 5)}
+        for i in range(first, first + count)
+    ]
+
+
+@pytest.mark.parametrize("few", [10**9, -1])
+def test_text_of_few_values_stays_encoded_and_gives_the_same_bits(
+    open_engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    schema = pa.schema([("ts", pa.int64()), ("g", pa.string()), ("h", pa.string()), ("x", pa.float64())])
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        table = pa.Table.from_pylist(texts_of(200 * number, 200), schema)
+        pq.write_table(table, tmp_path / "in" / f"{number}.parquet", row_group_size=64)  # a dictionary in each
+    with open_engine(texts(), name="fed", lane="driver") as engine:
+        engine.feed("s", texts_of(0, 600))
+        expected = contents(engine._store)
+    assert {f"stream {name}" for name in texts().outputs} <= expected.keys()
+
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    monkeypatch.setattr("clew.engine.arrow_files.FEW_WORDS", few)
+    read = []
+    monkeypatch.setattr(Held, "columns", lambda *a, f=Held.columns: read.append(f(*a)) or read[-1])
+    with open_engine(texts(), lane="spark") as engine:
+        engine.run({"s": tmp_path / "in"}, available_now=True)
+        same(expected, contents(engine._store), "encoded")
+        assert dict(engine.read("panes").dtypes)["g"] == "string"
+    assert any(pa.types.is_dictionary(kind) for table in read for kind in table.schema.types) == (few > 0)
+    with open_engine(texts(), lane="driver") as engine:  # what boxes hold is made again from the archive
+        same(expected, contents(engine._store), "opened again")

@@ -30,6 +30,8 @@ from clew.errors import StoreError
 from clew.model.axis import Number, axis_of, column_at, is_float_axis, is_orderable, value_on_axis
 
 ROW_GROUP = 131_072
+#: hidden columns of any 64 bits, for which deltas are larger than they are
+HASHES = ("_ident",)
 #: hidden columns that are bounded in every bucket; the others are hashes or counts within a step
 BOUNDED = ("_seq", "_stamp", "_epoch")
 _WHOLE_TIMES = (pa.date32(), pa.timestamp("us"), pa.timestamp("us", tz="UTC"))
@@ -147,14 +149,15 @@ def _beyond(bound: Number, kind: pa.DataType) -> bool:
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_whole(f.type)}
-    texts = [f.name for f in schema if _is_text(f.type)]
+    deltas = {f.name: "DELTA_BINARY_PACKED" for f in schema if _is_whole(f.type) and f.name not in HASHES}
+    encoded = [f.name for f in schema if pa.types.is_dictionary(f.type)]
+    texts = [f.name for f in schema if _is_text(f.type)] + encoded
     return {
         "compression": "snappy",
         "use_dictionary": texts or False,
         "column_encoding": deltas or None,
         "row_group_size": ROW_GROUP,
-        "store_schema": True,
+        "store_schema": not encoded,  # a dictionary is a way to hold a column here, not the type of it
         "write_page_checksum": True,
     }
 

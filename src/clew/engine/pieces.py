@@ -25,6 +25,7 @@ from clew.archive.store import Store
 from clew.engine.arrow_files import Held, map_arrow, write_arrow
 from clew.engine.batches import NOT_TEXT, Reject, row_json
 from clew.model.axis import Axis, Number, axis_of
+from clew.model.groups import codes_of
 from clew.model.runs import Runs
 from clew.model.values import broken_text, holds_text, python_rows
 from clew.network.boxes import Source
@@ -173,7 +174,7 @@ def write_pieces(folder: str, form: Form, table: pa.Table, rejects: Sequence[tup
 def point_to(folder: str, form: Form, held: Held) -> dict[str, Any] | None:
     """What a task tells of rows that can stay where they lie, since they ascend and are whole; None if they do not."""
     texts = [f.name for f in form.schema if holds_text(f.type)]
-    keys = held.columns(list(dict.fromkeys((form.order, *form.keys, *texts))))
+    keys = held.columns(list(dict.fromkeys((form.order, *form.keys, *texts))), texts)
     order, valid = axis_of(keys.column(form.order))
     if not len(keys) or not valid.all() or not ascends(keys, order, form.keys) or broken_text(keys):
         return None
@@ -200,6 +201,11 @@ def _read_runs(path: str) -> Runs:
     return Runs(np.asarray(table.column("value")), np.asarray(table.column("until")))
 
 
+def comparable(column: pa.ChunkedArray) -> pa.Array:
+    """The values, or the ranks of those that a dictionary holds."""
+    return pa.array(codes_of(column)) if pa.types.is_dictionary(column.type) else column.combine_chunks()
+
+
 def ascends(rows: pa.Table, order: Axis, keys: Sequence[str]) -> bool:
     """Whether rows stand strictly by (order, key), none without a part of its key: the usual case, cheap to see."""
     if any(rows.column(k).null_count for k in keys):
@@ -213,7 +219,7 @@ def ascends(rows: pa.Table, order: Axis, keys: Sequence[str]) -> bool:
     for key in keys:
         if not undecided.any():
             return True
-        column = rows.column(key).combine_chunks()
+        column = comparable(rows.column(key))
         if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
             return False
         left, right = column.slice(0, len(column) - 1), column.slice(1)

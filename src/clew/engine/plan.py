@@ -60,6 +60,11 @@ def compiled(sql: str, schema: pa.Schema, zone: str) -> Compiled | None:
     return compile_expression(sql, schema, zone=zone)
 
 
+def plain_name(sql: str) -> str:
+    """The column that an expression names, if it does no more than that."""
+    return sql.strip("`")
+
+
 @dataclass(frozen=True)
 class Step:
     """A part of a box that runs as one."""
@@ -99,7 +104,7 @@ class Stateless(Step):
             return "same", column
         sql = dict(self.columns)[column]
         for name in self.input_schema.names:
-            if sql.strip("`").lower() == name.lower():
+            if plain_name(sql).lower() == name.lower():
                 return "same", name
             if self.on_arrow and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
                 return "monotone", name

@@ -106,9 +106,9 @@ def source_rows(stream: str, table: pa.Table, stamps: Ints, first_seq: int) -> R
     return Rows(table, stamps, np.zeros(len(stamps), np.int64), source_ident(stream, seq))
 
 
-def source_bucket(rows: Rows, first_seq: int, epoch: int) -> pa.Table:
-    seq = np.arange(first_seq, first_seq + len(rows), dtype=np.int64)
-    return _with(rows.table, {SEQ: seq, STAMP: rows.stamp, EPOCH: np.full(len(rows), epoch)})
+def source_bucket(table: pa.Table, stamps: Ints, first_seq: int, epoch: int) -> pa.Table:
+    seq = np.arange(first_seq, first_seq + len(table), dtype=np.int64)
+    return _with(table, {SEQ: seq, STAMP: stamps, EPOCH: np.full(len(table), epoch)})
 
 
 def derived_bucket(rows: Rows, first_seq: int, epoch: int) -> pa.Table:

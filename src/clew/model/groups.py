@@ -7,6 +7,7 @@ Spark's GROUP BY.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from clew.model.rows import Ints, mix
 def normal(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """The column with one form of every equal value: one NaN, no negative zero."""
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
+        column = (column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column).combine_chunks()
     if not pa.types.is_floating(column.type):
         return column
     values = np.array(column.fill_null(0.0)) + column.type.to_pandas_dtype()(0.0)
@@ -31,12 +32,13 @@ def codes_of(column: pa.ChunkedArray | pa.Array) -> Ints:
     """Dense ranks of the values: 0 for null, then ascending, NaN last."""
     column = normal(column)
     nan = pa.types.is_floating(column.type)
-    encoded = column.dictionary_encode() if not nan else _encode_floats(column)
+    encoded = _encode_floats(column) if nan else column.dictionary_encode()
     words = encoded.dictionary
-    order = np.asarray(pc.sort_indices(words)) if not nan else np.argsort(np.asarray(words), kind="stable")
-    rank = np.empty(len(words) + 1, np.int64)
-    rank[order] = np.arange(1, len(words) + 1)
-    rank[-1] = 0
+    rank = np.zeros(len(words) + 1, np.int64)
+    if nan:
+        rank[np.argsort(np.asarray(words), kind="stable")] = np.arange(1, len(words) + 1)
+    else:
+        rank[:-1] = pc.rank(words, tiebreaker="dense")  # a dictionary that was read may hold a value twice
     index = np.asarray(encoded.indices.fill_null(len(words)))
     ranks: Ints = rank[index]
     return ranks
@@ -99,11 +101,19 @@ def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:
     return total
 
 
+def _narrow(key: NDArray[Any]) -> NDArray[Any]:
+    """The same order in 16 bits, which NumPy sorts by radix, if they are enough."""
+    if key.dtype.kind != "i":
+        return key
+    low = key.min()
+    return (key - low).astype(np.uint16) if int(key.max()) - int(low) < 2**16 else key
+
+
 def sort_by(*keys: Ints | NDArray[np.float64]) -> Ints:
     """The stable order of rows by several keys, the first key first."""
     live = [k for k in keys if (len(k) and k[0] != k[-1]) or (len(k) and (k != k[0]).any())]
     if not live:
         return np.arange(len(keys[0]) if keys else 0)
     if len(live) == 1:
-        return np.argsort(live[0], kind="stable")
+        return np.argsort(_narrow(live[0]), kind="stable")
     return np.lexsort(tuple(reversed(live)))

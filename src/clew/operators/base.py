@@ -160,6 +160,9 @@ class Kernel(ABC):
 class Combining(Protocol):
     """A kernel that can take its rows summed up: in any process, slice by slice, before they are kept or moved."""
 
+    #: columns that `combine` only tells groups by: it takes them as Arrow dictionaries too
+    encoded: tuple[str, ...]
+
     def combine(self, rows: Rows, progress: Steps) -> Rows | None:
         """Rows in place order summed up, one or none for many; None if the kernel must see them one by one."""
 

@@ -13,7 +13,7 @@ from clew.engine import stored
 from clew.engine.catalyst import Catalyst
 from clew.engine.evaluate import KernelResult, Named
 from clew.engine.pieces import Batch
-from clew.engine.plan import KernelStep, Stateless, compiled
+from clew.engine.plan import KernelStep, Stateless, compiled, plain_name
 from clew.expressions.compile import Evaluated
 from clew.model.rows import Bools, Ints, Rows, Stamps
 from clew.model.steps import Steps
@@ -58,7 +58,7 @@ class DriverLane:
         self, store: Store, name: str, flow: Rows, first_seq: int, epoch: int
     ) -> Callable[[], list[FileEntry]]:
         def write() -> list[FileEntry]:
-            bucket = stored.source_bucket(flow, first_seq, epoch)
+            bucket = stored.source_bucket(flow.table, flow.stamp, first_seq, epoch)
             return [store.write_bucket("streams", name, bucket)] if len(flow) else []
 
         return write
@@ -88,7 +88,8 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
         columns.append(seen.values)
         if seen.failed is not None and seen.failed.any():
             failures.append((sql, seen))
-    made_rows = rows.with_table(pa.table(columns, schema=step.schema))
+    fields = [f.with_type(c.type) for f, c in zip(step.schema, columns, strict=True)]  # text may be encoded
+    made_rows = rows.with_table(pa.table(columns, schema=pa.schema(fields)))
     if not failures:
         return made_rows, ()
     bad = _any_failed(failures)
@@ -96,7 +97,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
 
 
 def _plain_column(sql: str, table: pa.Table) -> pa.ChunkedArray | None:
-    name = sql.strip("`")
+    name = plain_name(sql)
     return table.column(name) if name in table.column_names else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,10 @@ from clew.archive.buckets import write_bucket
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
-from clew.engine.arrow_files import Held, map_arrow, write_arrow
+from clew.engine.arrow_files import Held, decoded, map_arrow, write_arrow
 from clew.engine.evaluate import KernelResult, Named
 from clew.engine.lanes.driver import DriverLane, run_stateless
-from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices
+from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices, handed_on
 from clew.engine.lanes.tasks import run_tasks
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
@@ -178,7 +178,11 @@ class SparkLane:
         if not flow.pending:
             return flow, ()
         told = run_tasks(self._session(), settle, [(str(self._folder), p, flow.pending) for p in flow.parts])
-        parts = tuple(Slice(Held(t["path"]), 0, t["rows"]) for t in told if t["rows"])
+        made = [
+            Slice(Held(t["path"]), 0, t["rows"], part.numbers if t["picked"] else None, t["picked"])
+            for t, part in zip(told, flow.parts, strict=True)
+        ]
+        parts = tuple(part for part in made if len(part))
         return Slices(flow.schema, parts), read_refused([t["refused"] for t in told])
 
     def _loaded(self, flow: Slices) -> tuple[Rows, tuple[Refused, ...]]:
@@ -242,23 +246,34 @@ class SparkLane:
 
 def write_slice(argument: tuple[str, Slice, int, int, bool]) -> dict[str, Any]:
     folder, part, seq, epoch, derived = argument
-    form = stored.derived_bucket if derived else stored.source_bucket
-    return write_bucket(Path(folder), form(part.load(), seq, epoch)).to_json()
+    if part.numbers is None or derived:
+        bucket = stored.derived_bucket(part.load(None), seq, epoch)
+    else:
+        bucket = stored.source_bucket(part.table(None), part.numbers.stamps_of(np.arange(len(part))), seq, epoch)
+    return write_bucket(Path(folder), bucket).to_json()
 
 
-def run_pending(part: Slice, pending: tuple[Stateless, ...]) -> tuple[Rows, list[Refused]]:
-    rows, refused = part.load(), []
+def run_pending(
+    part: Slice, pending: tuple[Stateless, ...], encoded: Collection[str] | None = None
+) -> tuple[Rows, list[Refused]]:
+    """The rows of a slice behind its stateless steps; columns of text that no step looks into stay encoded."""
+    rows, refused = part.load(handed_on(pending) if pending else encoded), []
     for step in pending:
         rows, found = run_stateless(step, rows)
         refused += list(found)
-    return rows, refused
+    return rows.with_table(decoded(rows.table, encoded)), refused
 
 
 def settle(argument: tuple[str, Slice, tuple[Stateless, ...]]) -> dict[str, Any]:
     folder, part, pending = argument
     rows, refused = run_pending(part, pending)
-    path = write_arrow(folder, rows.to_table().combine_chunks())
-    return {"path": path, "rows": len(rows), "refused": _write_refused(folder, refused)}
+    made = part.picking(rows, folder)
+    return {
+        "path": made.held.path,
+        "rows": len(made),
+        "picked": made.picked,
+        "refused": _write_refused(folder, refused),
+    }
 
 
 def partition(
@@ -279,7 +294,7 @@ def combine(
 ) -> dict[str, Any]:
     """The rows of a slice summed up for a kernel; no path if it must see them one by one."""
     folder, part, pending, kernel, steps = argument
-    rows, refused = run_pending(part, pending)
+    rows, refused = run_pending(part, pending, kernel.encoded)
     made = kernel.combine(rows, _read_steps(steps))
     path = None if made is None else write_arrow(folder, made.to_table().combine_chunks())
     return {"path": path, "refused": _write_refused(folder, refused)}

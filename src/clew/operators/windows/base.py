@@ -329,8 +329,7 @@ def _order_of(rank: Ints, groups: int) -> Ints | None:
     """The stable order by rank; None if it is the one they are in."""
     if groups <= 1 or (rank[1:] >= rank[:-1]).all():
         return None
-    small = rank.astype(np.uint16) if groups <= 2**16 else rank  # NumPy sorts 16 bits by radix
-    return np.argsort(small, kind="stable")
+    return sort_by(rank)
 
 
 def _bounds(rank: Ints, groups: int) -> Ints:

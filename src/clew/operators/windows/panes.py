@@ -56,6 +56,7 @@ class PaneKernel(ClockKernel):
     ) -> None:
         super().__init__(window, by, calls, schema)
         self.summed = list(dict.fromkeys(name for call in calls for name in call.args))
+        self.encoded = tuple(name for name in by if name not in self.summed and name != self.column)
         self.width = gcd(int(self.starts.step), int(self.ends.offset))
         none = np.empty(0, np.int64)
         kept = [
@@ -98,13 +99,15 @@ class PaneKernel(ClockKernel):
         codes, _ = group_codes(rows.table, self.by) if self.by else (np.zeros(len(rows), np.int64), None)
         table, order = rows.table.select(self.summed) if self.summed else rows.table, None
         if not _ascend(codes, pane):
-            order = sort_by(codes, pane)
+            order = sort_by(codes) if (pane[1:] >= pane[:-1]).all() else sort_by(codes, pane)
             table = table.take(pa.array(order)) if self.summed else table
             codes, pane = codes[order], pane[order]
         starts = np.flatnonzero(_changes(codes, pane))
         ends = np.append(starts[1:], len(codes))[: len(starts)]
         first, last = (starts, ends - 1) if order is None else (order[starts], order[ends - 1])
-        columns = {name: rows.table.column(name).take(pa.array(first)) for name in self.by}
+        columns = {
+            name: rows.table.column(name).take(pa.array(first)).cast(self.input.field(name).type) for name in self.by
+        }
         columns |= {n: partial(c, table, starts, ends) for n, c in zip(self.args, self.calls, strict=True)}
         columns |= {ON: pane[starts], FIRST_STAMP: rows.stamp[first], FIRST_POS: rows.pos[first]}
         return Rows(pa.table(columns), rows.stamp[last], rows.pos[last], rows.ident[last])
