@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,22 @@ def test_what_fails_without_rows_too_is_no_rows_fault(spark: SparkSession, tmp_p
 def test_an_expression_of_no_type_is_named(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(TypeProblem, match=r"computes 'raise_error\(x\)', which is VOID: no column can hold it"):
         clew.open(tmp_path / "s", one_box("raise_error(x)", "STRING"), spark=spark)
+
+
+def test_spark_gets_every_type_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    """A time without a zone stays one, also where a clock skips it; a comment ends with its line."""
+    net = clew.Network("types")
+    s = net.stream("s", "t LONG, n TIMESTAMP_NTZ, a ARRAY<TIMESTAMP_NTZ>", order="t", key="t")
+    s.map("t", "n", "a", u="pmod(t, 7) -- of a week", kind="typeof(n)").output("o")
+    times = [dt.datetime(2024, 7, 31, 2, 30), dt.datetime(2024, 3, 31, 2, 30)]  # the second is skipped in Berlin
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    with clew.open(tmp_path / "s", net, spark=session, time_zone="Europe/Berlin", lane="driver") as engine:
+        engine.feed("s", [{"t": i, "n": n, "a": [n]} for i, n in enumerate(times)])
+        rows = engine._store.read_table("o").to_pylist()
+    assert [(r["n"], r["a"], r["u"], r["kind"]) for r in rows] == [
+        (n, [n], i, "timestamp_ntz") for i, n in enumerate(times)
+    ]
 
 
 def joined(how: Any, where: str) -> clew.Network:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from clew.engine.plan import Stateless
+from clew.engine.typing import spark_schema
 from clew.errors import BoxFailed, StoreFull
 from clew.model.rows import Bools, Rows
 from clew.operators.base import Refused
@@ -65,11 +66,12 @@ class Catalyst:
         return True
 
     def _evaluate(self, step: Stateless, table: pa.Table) -> pa.Table:
-        frame = self._session().createDataFrame(table)  # type: ignore[attr-defined]
+        session, form = self._session(), f"{spark_schema(step.input_schema)}, {ROW} BIGINT"
+        frame = session.createDataFrame(table, form)  # type: ignore[attr-defined]
         if step.condition is not None:
             frame = frame.where(step.condition).select(ROW)
         else:
-            frame = frame.selectExpr(*(f"{sql} AS `{name}`" for name, sql in step.columns or ()), ROW)
+            frame = frame.selectExpr(*(f"{sql}\nAS `{name}`" for name, sql in step.columns or ()), ROW)
         return frame.toArrow()
 
 

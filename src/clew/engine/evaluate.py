@@ -184,7 +184,8 @@ class _Run(Generic[Flow]):
         if follows is None:
             return self._running(step, column, key)
         if isinstance(step, Stateless) and step.source_of(column)[0] == "monotone":
-            return self._mapped(step, column, self.progress(*follows[0]))
+            mapped = self.from_rows[key] = self._mapped(step, column, self.progress(*follows[0]), key)
+            return mapped
         return Steps.slowest([self.progress(*f) for f in follows])
 
     def _running(self, step: Step, column: str, key: str) -> Steps:
@@ -195,9 +196,10 @@ class _Run(Generic[Flow]):
             return Steps(None, done, np.full(len(done), INFINITE, np.int64))
         stamp, values = self.lane.column(self.result.flows[step.name], column)
         axis, valid = axis_of(values)
+        valid = valid & np.isfinite(axis)  # an infinite value says nothing of how far the stream has come
         if not valid.all():
             stamp, axis = stamp[valid], axis[valid]
-        axis = within_end(axis)  # an infinite value is no end of the stream
+        axis = within_end(axis)
         if finish is not None:
             stamp = np.append(stamp, finish)
             axis = _joined(axis, axis_end(kind))
@@ -205,8 +207,8 @@ class _Run(Generic[Flow]):
         self.from_rows[key] = steps
         return steps
 
-    def _mapped(self, step: Stateless, column: str, steps: Steps) -> Steps:
-        """Progress through a nondecreasing expression of one column."""
+    def _mapped(self, step: Stateless, column: str, steps: Steps, key: str) -> Steps:
+        """Progress through a nondecreasing expression of one column; where that fails, it stays where it was."""
         sql = dict(step.columns or ())[column]
         _, name = step.source_of(column)
         kind = step.input_schema.field(str(name)).type
@@ -225,6 +227,8 @@ class _Run(Generic[Flow]):
             )
 
         start = None if steps.start is None else through(_point(steps.start))[0].item()
+        before = self.states.progress.get(key)
+        start = before if start is None or (before is not None and before > start) else start
         return Steps.running(start, steps.stamp, through(steps.value))
 
 

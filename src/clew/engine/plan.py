@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
 
 import pyarrow as pa
 
-from clew.errors import ClewError, NetworkError, TypeProblem
+from clew.engine.batches import one_value
+from clew.errors import BatchError, ClewError, NetworkError, TypeProblem, WindowError
 from clew.expressions.aggregates import AggregatePlan, split_aggregates
 from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
 from clew.model.axis import is_orderable, span_of
@@ -27,12 +29,14 @@ from clew.network.boxes import (
     Drop,
     Filter,
     Join,
+    Landmark,
     Map,
     Resample,
     Sort,
     Source,
     Union,
     Window,
+    WindowKind,
 )
 from clew.network.drawing import box_json
 from clew.network.network import Network
@@ -167,8 +171,12 @@ def build_plan(network: Network, typer: Typer, zone: str = "UTC") -> Plan:
 
 
 def fingerprints(network: Network) -> dict[str, str]:
-    """A mark per box that changes when it, or anything that feeds it, means something else. Names don't count."""
+    """A mark per box that changes when it, or anything that feeds it, means something else. Names don't count.
+
+    Of boxes that mean the same each has a mark of its own: what one holds is not the other's.
+    """
     marks: dict[str, str] = {}
+    alike: Counter[str] = Counter()
     for box in network.boxes:
         facts = {k: v for k, v in box_json(box).items() if k not in ("name", "at", "inputs")}
         if isinstance(box, Source):  # what only bounds the archive or the waiting may change
@@ -176,7 +184,9 @@ def fingerprints(network: Network) -> dict[str, str]:
                 "name": box.name
             }
         text = json.dumps([facts, [marks[p] for p in box.inputs]], sort_keys=True, default=str)
-        marks[box.name] = hashlib.sha256(text.encode()).hexdigest()[:24]
+        mark = hashlib.sha256(text.encode()).hexdigest()[:24]
+        alike[mark] += 1
+        marks[box.name] = mark if alike[mark] == 1 else f"{mark}-{alike[mark]}"
     return marks
 
 
@@ -215,17 +225,31 @@ class _Builder:
 
     def _window(self, box: Window) -> None:
         (parent,) = self._inputs(box)
-        plan = split_aggregates(box.aggregations, box.by, what=f"box '{box.name}' (window)", at=box.at)
+        names = parent.schema.names
+        plan = split_aggregates(box.aggregations, box.by, what=f"box '{box.name}' (window)", at=box.at, columns=names)
         _flat(parent.schema, box.by, "groups by")
         ready = self._before(box, parent, plan)
-        kernel = window_kernel(box.window, box.by, plan.calls, ready.schema)
+        kernel = window_kernel(self._in_zone(box.window, parent.schema), box.by, plan.calls, ready.schema)
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name,), kernel.schema, kernel)
         self.steps[step.name] = step
         self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after))
 
+    def _in_zone(self, window: WindowKind, schema: pa.Schema) -> WindowKind:
+        """The window with its landmark as a value of the column, a time without a zone taken in the store's."""
+        if not isinstance(window, Landmark) or window.on is None:
+            return window
+        field = schema.field(window.on)
+        try:
+            return replace(window, start=one_value(window.start, field, "a landmark", self.zone))
+        except BatchError as error:
+            raise WindowError(
+                f"a landmark at {window.start!r}: not a value of type {type_name(field.type).upper()}"
+            ) from error
+
     def _resample(self, box: Resample) -> None:
         rows, ticks = self._inputs(box)
-        plan = split_aggregates(box.aggregations, (), what=f"box '{box.name}' (resample)", at=box.at)
+        names = rows.schema.names
+        plan = split_aggregates(box.aggregations, (), what=f"box '{box.name}' (resample)", at=box.at, columns=names)
         ready = self._before(box, rows, plan)
         self._same_order(box.on, (rows, ticks))
         for parent, keys in ((rows, [mine for mine, _ in box.by]), (ticks, [theirs for _, theirs in box.by])):

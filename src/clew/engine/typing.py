@@ -30,7 +30,7 @@ class SparkTyper:
         kinds = []
         for name, sql in columns:
             try:
-                found = empty.selectExpr(f"{sql} AS `{name}`").schema.fields[0].dataType.simpleString()
+                found = empty.selectExpr(f"{sql}\nAS `{name}`").schema.fields[0].dataType.simpleString()
             except (AnalysisException, ParseException) as error:
                 text = str(error).split(" SQLSTATE")[0].splitlines()[0]
                 raise TypeProblem(

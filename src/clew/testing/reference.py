@@ -182,7 +182,7 @@ class _Interpreter:
 
     def _resample(self, box: Resample) -> Told:
         first, second = (self.told[name] for name in box.inputs)
-        plan = split_aggregates(box.aggregations, (), what="", at="")
+        plan = split_aggregates(box.aggregations, (), what="", at="", columns=self.told[box.inputs[0]].schema.names)
         ready, rejected = self._before(first, plan.before)
         kind = second.schema.field(box.on[1]).type
         found = resample.reference(
@@ -310,7 +310,8 @@ class _Interpreter:
         ordered = is_orderable(kind)
         end = [] if finish is None else [(finish, axis_end(kind) if ordered else INFINITE)]
         rows = [m for m in told.rows if _stands(m.values[column])] if ordered else []
-        return _peaks([*((m.stamp, _before_end(_point(m.values[column], kind), kind)) for m in rows), *end])
+        points = [(m.stamp, _point(m.values[column], kind)) for m in rows]
+        return _peaks([*((stamp, _before_end(p, kind)) for stamp, p in points if abs(p) != math.inf), *end])
 
 
 def evaluate(sql: str, schema: pa.Schema, row: Mapping[str, Any]) -> tuple[Any, bool]:

@@ -90,7 +90,7 @@ def _edge(call: AggregateCall, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array
 
 
 def _median(call: AggregateCall, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
-    """The middle value, or half of each of the two middle ones, added up: Spark's percentile at 0.5."""
+    """The middle value, or of two middle ones the lower and half of what the upper is more: Spark's median."""
     del call
     column, lo, hi = squeeze(column, lo, hi)
     some = np.flatnonzero(hi > lo)
@@ -105,7 +105,7 @@ def _median(call: AggregateCall, column: pa.Array, lo: Ints, hi: Ints) -> pa.Arr
         below, above = found[: len(size)], found[: len(size)].copy()
         above[even] = found[len(size) :]
         with np.errstate(invalid="ignore"):
-            middle = 0.5 * values[below] + 0.5 * values[above]
+            middle = values[below] + (values[above] - values[below]) * 0.5
         out[some] = np.where(below == above, values[below], middle)
     return pa.array(out, mask=hi == lo)
 

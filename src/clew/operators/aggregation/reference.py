@@ -69,7 +69,7 @@ def _avg(_: str, values: list[Any]) -> Any:
 def _median(_: str, values: list[Any]) -> float:
     ordered = sorted(map(_plain, values), key=lambda v: (v != v, v) if v == v else (True, 0))
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return float(low) if low == high else 0.5 * float(low) + 0.5 * float(high)
+    return float(low) if low == high else float(low) + (float(high) - float(low)) * 0.5
 
 
 def _spread(function: str, values: list[Any]) -> float:
