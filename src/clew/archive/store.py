@@ -32,7 +32,7 @@ from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
 from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
-from clew.errors import Fenced, StoreError
+from clew.errors import Fenced, StoreError, StoreFull
 from clew.model.axis import Number
 
 _FENCED = "another engine has committed to it"
@@ -55,6 +55,7 @@ class Store:
         self._lock = lock
         self._journal = journal
         self._logs: dict[str, DeltaLog] = {}
+        self._unmerged: set[tuple[Kind, str]] = set()
         self._broken: str | None = None
         self.state = journal.load()
 
@@ -206,10 +207,16 @@ class Store:
     def compact(self, record: EpochRecord) -> int:
         """Merge small buckets where there are too many; the record says so. How many buckets were merged.
 
-        One folder in sixteen an epoch, the worst first, so that no epoch pays for all of them.
+        One folder in sixteen an epoch, the worst first, so that no epoch pays for all of them. A folder whose buckets
+        cannot be merged is left as it is until the store is opened again: it costs files, not the epoch.
         """
         self._check_writable()
-        folders = [(kind, name, folder) for kind in KINDS for name, folder in self.state.folders(kind).items()]
+        folders = [
+            (kind, name, folder)
+            for kind in KINDS
+            for name, folder in self.state.folders(kind).items()
+            if (kind, name) not in self._unmerged
+        ]
         folders.sort(key=lambda item: -compaction.count_small(item[2]))
         merged = 0
         for kind, name, folder in folders[: 1 + len(folders) // 16]:
@@ -217,9 +224,13 @@ class Store:
             for run in compaction.plan(folder, change.removed() if change else ()):
                 try:
                     made = compaction.merge(self.layout.folder(kind, name), run)
-                except StoreError:
-                    self._stop_if_fenced(record.epoch)  # another engine may have merged it away
+                except StoreFull:
                     raise
+                except (StoreError, pa.ArrowException) as error:
+                    self._stop_if_fenced(record.epoch)  # another engine may have merged it away
+                    self._unmerged.add((kind, name))
+                    _log.warning("the buckets of %s '%s' cannot be merged: %s", kind[:-1], name, error)
+                    break
                 record.folder(kind, name).merges.append(made)
                 merged += len(run)
         return merged

@@ -17,7 +17,7 @@ import pyarrow as pa
 from clew.archive.layout import checkpoint_epoch
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
-from clew.engine import stored
+from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
@@ -209,12 +209,9 @@ class Runtime:
         for name, made in admitted.admissions.items():
             if len(made.late):
                 reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)
-                self._add(record, f"late.{name}", stored.late_table(made.late, reasons, None, number))
-        for box, refused in result.late.items():
-            for part in refused:
-                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, number)
-                port = f".{part.port}" if part.port else ""
-                self._add(record, f"late.{box}{port}", table)
+                late = stored.late_table(made.late, reasons, None, number)
+                asides.add_late(self.store, self.plan, record, name, late)
+        asides.add_late_at_boxes(self.store, self.plan, record, result)
         self.store.compact(record)
 
     def _source_change(self, record: EpochRecord, name: str, made: Admission) -> None:
@@ -247,9 +244,7 @@ class Runtime:
             change.seq = last + lane.count(flow)
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
-        """Add rows to one of clew's own tables."""
-        if len(table):
-            record.folder("tables", name).add.append(self.store.write_bucket("tables", name, table))
+        asides.add(self.store, record, name, table)
 
     def _age_out(self, record: EpochRecord, memory: Memory) -> bool:
         """Let whole buckets go that are older than the retention; the checkpoint of this epoch stands for them.
