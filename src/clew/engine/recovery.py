@@ -47,7 +47,7 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
     """What an engine over this store has in memory."""
     known = store.state.network
     if known is None:
-        return Memory({n: StreamState() for n in plan.sources}, BoxStates())
+        return Memory(store.state.epoch, {n: StreamState() for n in plan.sources}, BoxStates())
     check_continues(plan, known, store)
     streams = {name: _stream_state(store, step.source) for name, step in plan.sources.items()}
     finished = bool(store.state.sources.get("finished"))
@@ -58,7 +58,7 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
         return _rebuild(plan, store, lane, streams, new_outputs, finished)
     start = _start(plan, store)
     states, replayed, _ = _replay(plan, store, lane, start, keep=())
-    return Memory(streams, states, replayed, store.state.epoch - start.epoch, finished)
+    return Memory(store.state.epoch, streams, states, replayed, store.state.epoch - start.epoch, finished)
 
 
 def _start(plan: Plan, store: Store) -> Start:
@@ -169,7 +169,7 @@ def _rebuild(
         store.discard(record)
         raise
     store.commit(record)
-    return Memory(streams, states, 0, 0, finished)
+    return Memory(number, streams, states, 0, 0, finished)
 
 
 def _stream_state(store: Store, source: Source) -> StreamState:

@@ -24,6 +24,7 @@ from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
 from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
+from clew.errors import StoreError
 from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import Stamps
 from clew.model.runs import Runs
@@ -69,8 +70,9 @@ class Arrival:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What an engine holds between epochs; all of it can be had back from the store."""
+    """What an engine holds after an epoch; all of it can be had back from the store."""
 
+    epoch: int
     streams: dict[str, StreamState]
     boxes: BoxStates
     rows_since_checkpoint: int = 0
@@ -99,6 +101,12 @@ class Runtime:
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
         started = time.perf_counter()
+        if self.memory.epoch != self.store.state.epoch:  # an interrupt struck between the commit and the new memory
+            raise StoreError(
+                f"store '{self.store.layout.root}' takes no more epochs: "
+                f"what followed the commit of epoch {self.store.state.epoch} was cut off",
+                hint="open it again",
+            )
         admitted = self._admit(arrival)
         lane = self.lanes(sum(len(s) for s in admitted.stamps.values()))
         try:
@@ -272,6 +280,7 @@ class Runtime:
         streams = {**self.memory.streams, **{n: a.state for n, a in admitted.admissions.items()}}
         rows = sum(len(s) for s in admitted.stamps.values())
         return Memory(
+            self.store.state.epoch + 1,
             streams,
             result.states,
             self.memory.rows_since_checkpoint + rows,
