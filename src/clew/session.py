@@ -298,6 +298,7 @@ class Engine:
     def read(self, name: str, *, as_of: int | None = None, tids: bool = False) -> DataFrame:
         """A stored stream as a Spark DataFrame, in order; `as_of`: as it was after that epoch.
 
+        `TooOld` if tuples that a source had then have aged out since.
         `tids=True` adds a column `tid`, which names each tuple.
         """
         if as_of is not None and not 0 <= as_of <= self.last_epoch:

@@ -20,13 +20,17 @@ RECENT_EPOCHS = 200
 
 @dataclass
 class Gone:
-    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`."""
+    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`.
+
+    `first` is the epoch in which the oldest of it came in; an earlier clew did not note it.
+    """
 
     rows: int
     seq: int | None
     stamp: int | None
     order: float | int | None
     epoch: int
+    first: int | None = None
 
 
 @dataclass
@@ -102,12 +106,14 @@ def _gone(folder: Folder, entries: list[FileEntry], epoch: int) -> Gone:
         known = [value for value in (*bounds, before) if value is not None]
         return max(known, default=None)
 
+    lows = [int(low) for entry in entries if (low := entry.stats.get("_epoch", (None,))[0]) is not None]
     return Gone(
         rows=sum(entry.rows for entry in entries) + (old.rows if old else 0),
         seq=greatest("_seq", old.seq if old else None),
         stamp=greatest("_stamp", old.stamp if old else None),
         order=greatest(folder.order, old.order if old else None),
         epoch=epoch,
+        first=old.first if old else min(lows, default=None),
     )
 
 

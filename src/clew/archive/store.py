@@ -32,7 +32,8 @@ from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
 from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
-from clew.errors import Fenced, StoreError, StoreFull
+from clew.archive.state import Folder
+from clew.errors import Fenced, StoreError, StoreFull, TooOld
 from clew.model.axis import Number
 
 _FENCED = "another engine has committed to it"
@@ -158,9 +159,13 @@ class Store:
         return batch <= self.state.queries.get(query, -1)
 
     def files(self, name: str, as_of: int | None = None, *, kind: Kind = "streams") -> list[FileEntry]:
-        """The buckets of a stream or table in seq order; as of an epoch, those that can hold rows of it."""
-        entries = self.state.folder(kind, name).files.values()
-        return [entry for entry in entries if entry.overlaps("_epoch", None, as_of)]
+        """The buckets of a stream or table in seq order; as of an epoch, those that can hold rows of it.
+
+        `TooOld` if some that could have aged out.
+        """
+        folder = self.state.folder(kind, name)
+        _check_as_of(name, folder, as_of)
+        return [entry for entry in folder.files.values() if entry.overlaps("_epoch", None, as_of)]
 
     def path_of(self, name: str, entry: FileEntry | str, *, kind: Kind = "streams") -> Path:
         """Where a bucket lies."""
@@ -182,9 +187,11 @@ class Store:
         """The rows of a stream or table in seq order, those within `ranges` only.
 
         `ranges` maps a column to (low, high), both inclusive or None, as points of the column's axis; buckets and
-        row groups outside are not read. `as_of` keeps the rows that had come in by that epoch.
+        row groups outside are not read. `as_of` keeps the rows that had come in by that epoch; `TooOld` if some of
+        them have aged out since.
         """
         folder = self.state.folder(kind, name)
+        _check_as_of(name, folder, as_of)
         if folder.schema is None:
             raise StoreError(f"{kind[:-1]} '{name}' has no schema yet")
         wanted = dict(ranges or {})
@@ -427,3 +434,14 @@ class Store:
     def _sweep(self) -> None:
         retention.sweep(self.layout, self.state)
         self.vacuum()
+
+
+def _check_as_of(name: str, folder: Folder, as_of: int | None) -> None:
+    """Refuse an epoch of which the stream had rows that have aged out since."""
+    gone = folder.gone
+    if as_of is not None and gone is not None and (gone.first or 1) <= as_of < gone.epoch:
+        raise TooOld(
+            f"stream '{name}' cannot be read as of epoch {as_of}: tuples that it had then have aged out",
+            details=[f"aged out: {gone.rows:,} tuples, up to seq {gone.seq}, the last of them in epoch {gone.epoch}"],
+            hint=f"the oldest epoch that can still be read is {gone.epoch}",
+        )
