@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from clew.archive import Store
 from clew.archive.compaction import MAX_SMALL
 from clew.engine.asides import late_name, late_table, late_tables
 from clew.session import Engine
+from clew.testing.laws import FINISH, Action, Advance, act, contents, run, same
 
 Row = dict[str, Any]
 
@@ -124,3 +126,76 @@ def test_buckets_that_cannot_be_merged_cost_no_epoch(tmp_path: Path, caplog: pyt
     told = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(told) == 1
     assert told[0].startswith("the buckets of table 'odd' cannot be merged: ")
+
+
+# --- catching up ---
+
+
+def grown(*, new: bool) -> clew.Network:
+    """A network, and the same with boxes of every kind behind what is there."""
+    net = clew.Network("grown")
+    s = net.stream("s", "t LONG, id INT, g STRING, x DOUBLE", order="t", key=["t", "id"], lateness=3)
+    limits = net.stream("limits", "t LONG, g STRING, top DOUBLE", order="t", key=["t", "g"])
+    means = s.window(rows=2, slide=1, by="g", name="means").agg(t="max(t)", x="avg(x)").output("means")
+    if new:
+        s.map("t", "g", ratio="100 / cast(id AS DOUBLE)", name="ratio").output("ratios")
+        s.filter("100 / id > 3", name="alone")
+        means.sort("t", slack=2, name="sorted").window(span=6, by="g", name="tens").agg(n="count(*)").output("tens")
+        s.join(limits, within=(-4, 0), by="g", how="left", name="limited").output("over")
+        s.map("g", u="t - cast(x AS LONG)", name="back").window(span=5, on="u", name="u").agg(n="count(*)").output("us")
+    return net
+
+
+def actions() -> list[Action]:
+    """Rows in and out of order, some of which make boxes fail or come late, and moves of progress between them."""
+    chance, found = random.Random(5), list[Action]()
+    for epoch in range(12):
+        rows = [
+            {"t": 5 * epoch + chance.randint(-4, 6), "id": chance.randint(0, 9), "g": chance.choice("ab"),
+             "x": chance.choice([None, chance.uniform(0, 20)])}
+            for _ in range(9)
+        ]  # fmt: skip
+        tops = [{"t": 5 * epoch, "g": g, "top": 1.5} for g in "ab"]
+        found.append({"s": rows, "limits": tops} if epoch % 2 else {"s": rows})
+        if epoch in (3, 8):
+            found.append(Advance("limits", 5 * epoch + 3))
+    return [*found, FINISH]
+
+
+@pytest.mark.parametrize("chunk", [3, 40, 1_000_000])
+@pytest.mark.parametrize("changes", [[6], [1, 5, 11], [15], [4, 5, 9, 12]])
+def test_a_network_that_grew_holds_what_a_fresh_one_fed_the_same_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: list[int], chunk: int
+) -> None:
+    expected = run(grown(new=True), actions(), tmp_path / "fresh")
+    assert {"late.u", "rejected", "origins"} <= {*expected}
+    monkeypatch.setattr("clew.engine.recovery.CHUNK", chunk)
+    new = len(changes) % 2 == 0  # the boxes are there, or not, and that changes before some actions
+    engine = opened(tmp_path / "s", grown(new=new))
+    for number, action in enumerate([*actions(), None]):
+        if number in changes:
+            new = not new
+            engine.close()
+            engine = opened(tmp_path / "s", grown(new=new))
+        if action is not None:
+            act(engine, action)
+    same(expected, contents(engine._store), f"changed before {changes}")
+    engine.close()
+
+
+def test_a_catching_up_reads_and_writes_the_archive_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "s", grown(new=False)) as engine:
+        for action in actions():
+            act(engine, action)
+    monkeypatch.setattr("clew.engine.recovery.CHUNK", 20)
+    read, most = Store.read_table, list[int]()
+
+    def counted(store: Store, name: str, *args: Any, **named: Any) -> Any:
+        table = read(store, name, *args, **named)
+        most.append(len(table) if name == "s" and "_stamp" in table.column_names else 0)
+        return table
+
+    monkeypatch.setattr(Store, "read_table", counted)
+    with opened(tmp_path / "s", grown(new=True)) as engine:
+        assert 0 < max(most) <= 20
+        assert len(engine._store.files("ratios")) > 3

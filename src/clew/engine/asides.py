@@ -6,7 +6,7 @@ a box that is given another name, and a box that means something else has anothe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,8 +15,10 @@ from clew.archive.record import EpochRecord
 from clew.archive.state import Folder, State
 from clew.archive.store import Store
 from clew.engine import stored
+from clew.engine.batches import Reject
 from clew.engine.evaluate import Pass
 from clew.engine.plan import Plan
+from clew.operators.base import Refused
 
 _LATE = "late."
 
@@ -41,11 +43,28 @@ def add_late(store: Store, plan: Plan, record: EpochRecord, box: str, table: pa.
     record.folder("tables", name).meta = {"box": box, "mark": mark, "port": port}
 
 
-def add_late_at_boxes(store: Store, plan: Plan, record: EpochRecord, result: Pass[Any]) -> None:
-    for box, refused in result.late.items():
-        for part in refused:
-            table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, record.epoch)
-            add_late(store, plan, record, box, table, part.port)
+def add_made(
+    store: Store,
+    plan: Plan,
+    record: EpochRecord,
+    passes: Sequence[Pass[Any]],
+    refused: Mapping[str, list[Reject]] | None = None,
+) -> None:
+    """Add what the boxes left beside in these passes, and what was `refused` at the sources."""
+    number = record.epoch
+    add(store, record, "origins", pa.concat_tables([stored.origins_table(p.named, number) for p in passes]))
+    rejected: dict[str, list[Refused]] = {}
+    late: dict[tuple[str, int, pa.Schema], list[pa.Table]] = {}
+    for made in passes:
+        for box, parts in made.rejected.items():
+            rejected.setdefault(box, []).extend(parts)
+        for box, parts in made.late.items():
+            for part in parts:
+                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, number)
+                late.setdefault((box, part.port, table.schema), []).append(table)
+    add(store, record, "rejected", stored.rejected_table(dict(refused or {}), rejected, number))
+    for (box, port, _), tables in late.items():
+        add_late(store, plan, record, box, pa.concat_tables(tables), port)
 
 
 def late_table(

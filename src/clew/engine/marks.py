@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from clew.archive.record import EpochRecord
+from clew.archive.state import State
 from clew.engine.evaluate import BoxStates
 from clew.engine.plan import Plan
 from clew.network.drawing import as_json
@@ -49,18 +50,31 @@ def checkpoint_meta(record: EpochRecord, progress: Mapping[str, Any]) -> dict[st
     return {"epoch": record.epoch, "stamp": record.stamp, "sources": dict(progress)}
 
 
-def network_facts(plan: Plan, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the store remembers of a network, to compare the next one with.
+def network_facts(plan: Plan, state: State) -> dict[str, Any]:
+    """What the store remembers of a network from the epoch behind `state` on, to compare the next one with.
 
-    `past`: streams of earlier networks that this one lacks, by the mark of the box that fed each.
+    `past`: streams of earlier networks that this one lacks, by the mark of the box that fed each. `left`: the marks of
+    boxes that this one lacks, each with the stamp up to which it has run; all others have run up to the last.
     """
     kernels = sorted(step_mark(plan, name) for name in plan.kernels)
     past: dict[str, str] = {}
+    left: dict[str, int] = {}
+    before = state.network
     if before is not None:
         past = dict(before.get("past", {}))
         past |= {s: before["prints"][box] for s, box in {**before["outputs"], **before["kept"]}.items()}
+        left = dict(before.get("left", {})) | dict.fromkeys(before["prints"].values(), state.stamp)
     past = {s: mark for s, mark in past.items() if s not in plan.stored}
-    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past}
+    left = {mark: stamp for mark, stamp in left.items() if mark not in plan.prints.values()}
+    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past, "left": left}
+
+
+def boxes_behind(plan: Plan, known: Mapping[str, Any]) -> dict[str, int]:
+    """The boxes that the stored network lacks, each with the stamp up to which an earlier one has run it."""
+    running, left = set(known["prints"].values()), known.get("left", {})
+    return {
+        box: left.get(mark, 0) for box, mark in plan.prints.items() if mark not in running and box not in plan.sources
+    }
 
 
 def is_current(plan: Plan, known: Mapping[str, Any] | None) -> bool:

@@ -207,19 +207,17 @@ class Runtime:
         if admitted.finish is not None:
             record.sources = {"finished": number}
         if not is_current(self.plan, self.store.state.network):
-            record.network = network_facts(self.plan, self.store.state.network)
+            record.network = network_facts(self.plan, self.store.state)
         for name, made in admitted.admissions.items():
             self._source_change(record, name, made)
         self._stored_changes(record, admitted, result, lane)
-        self._add(record, "origins", stored.origins_table(result.named, number))
-        rejects = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
-        self._add(record, "rejected", stored.rejected_table(rejects, result.rejected, number))
+        refused = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
+        asides.add_made(self.store, self.plan, record, [result], refused)
         for name, made in admitted.admissions.items():
             if len(made.late):
                 reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)
                 late = stored.late_table(made.late, reasons, None, number)
                 asides.add_late(self.store, self.plan, record, name, late)
-        asides.add_late_at_boxes(self.store, self.plan, record, result)
         self.store.compact(record)
 
     def _source_change(self, record: EpochRecord, name: str, made: Admission) -> None:
