@@ -15,6 +15,7 @@ import clew
 from clew.archive import Store
 from clew.archive.compaction import MAX_SMALL
 from clew.engine.asides import late_name, late_table, late_tables
+from clew.errors import NetworkChanged
 from clew.session import Engine
 from clew.testing.laws import FINISH, Action, Advance, act, contents, run, same
 
@@ -128,6 +129,24 @@ def test_buckets_that_cannot_be_merged_cost_no_epoch(tmp_path: Path, caplog: pyt
     assert told[0].startswith("the buckets of table 'odd' cannot be merged: ")
 
 
+def test_a_source_that_was_left_out_comes_back_as_it_was_or_not_at_all(tmp_path: Path) -> None:
+    def source(kind: str, name: str = "s") -> clew.Network:
+        net = clew.Network("sources")
+        net.stream(name, f"t LONG, x {kind}", order="t", key="t").output("all" + name)
+        return net
+
+    for net in (source("DOUBLE"), source("LONG", "other")):
+        with opened(tmp_path / "s", net) as engine:
+            engine.feed(*engine.network.sources, [{"t": 1, "x": 1}])
+    net = clew.Network("sources")
+    net.stream("s", "t LONG, x STRING", order="t", key="t")
+    with pytest.raises(NetworkChanged) as caught:
+        opened(tmp_path / "s", net)
+    assert caught.value.message == f"stream 's' of store '{tmp_path / 's'}' was made by another network"
+    with opened(tmp_path / "s", source("DOUBLE")) as engine:
+        assert engine.feed("s", [{"t": 2, "x": 1}]).outputs == {"alls": 1}
+
+
 # --- catching up ---
 
 
@@ -140,9 +159,11 @@ def grown(*, new: bool) -> clew.Network:
     if new:
         s.map("t", "g", ratio="100 / cast(id AS DOUBLE)", name="ratio").output("ratios")
         s.filter("100 / id > 3", name="alone")
+        s.window(rows=2, slide=1, by="g", name="twin").agg(t="max(t)", x="avg(x)").output("twins")
         means.sort("t", slack=2, name="sorted").window(span=6, by="g", name="tens").agg(n="count(*)").output("tens")
         s.join(limits, within=(-4, 0), by="g", how="left", name="limited").output("over")
         s.map("g", u="t - cast(x AS LONG)", name="back").window(span=5, on="u", name="u").agg(n="count(*)").output("us")
+        s.map("g", u="t - cast(x AS LONG)", name="b").window(span=5, on="u", name="u2").agg(n="count(*)").output("us2")
     return net
 
 

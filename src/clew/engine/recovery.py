@@ -22,7 +22,15 @@ from clew.engine import asides, stored
 from clew.engine.admission import StreamState, source_steps
 from clew.engine.evaluate import BoxStates, Pass, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
-from clew.engine.marks import boxes_behind, checkpoint_meta, checkpoint_tables, network_facts, states_from, step_mark
+from clew.engine.marks import (
+    boxes_behind,
+    checkpoint_meta,
+    checkpoint_tables,
+    network_facts,
+    states_from,
+    step_mark,
+    stored_boxes,
+)
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
 from clew.errors import BoxFailed, NetworkChanged, StoreError
@@ -56,7 +64,7 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
     known_streams = {*known["outputs"], *known["kept"]}
     new_outputs = [s for s in plan.stored if s not in known_streams and s not in plan.sources]
     new_kernels = [n for n in plan.kernels if step_mark(plan, n) not in known["kernels"]]
-    behind = boxes_behind(plan, known)
+    behind = boxes_behind(plan, store.state)
     if new_outputs or new_kernels or behind:
         return _rebuild(plan, store, lane, streams, new_outputs, behind, finished)
     start = _start(plan, store)
@@ -97,11 +105,7 @@ def _start(plan: Plan, store: Store) -> Start:
 def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
     """Refuse a network that does not continue the stored one, and name what changed."""
     then = {b["name"]: b for b in known["boxes"]}
-    stored_then = {
-        **{b["name"]: b["name"] for b in known["boxes"] if b["kind"] == "source"},
-        **known["outputs"],
-        **known["kept"],
-    }
+    stored_then = stored_boxes(known)
     past = known.get("past", {})
     for stream, box in plan.network.stored.items():
         print_then = known["prints"][stored_then[stream]] if stream in stored_then else past.get(stream)
