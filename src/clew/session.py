@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from clew.archive.layout import MANIFEST
 from clew.archive.store import Store
-from clew.engine import stored
+from clew.engine import asides, stored
 from clew.engine.batches import as_table, one_value
 from clew.engine.catalyst import Catalyst, disk_full, failed_in_spark, first_line
 from clew.engine.delivery import Deliveries, Receiver
@@ -298,6 +298,7 @@ class Engine:
     def read(self, name: str, *, as_of: int | None = None, tids: bool = False) -> DataFrame:
         """A stored stream as a Spark DataFrame, in order; `as_of`: as it was after that epoch.
 
+        `TooOld` if tuples that a source had then have aged out since.
         `tids=True` adds a column `tid`, which names each tuple.
         """
         if as_of is not None and not 0 <= as_of <= self.last_epoch:
@@ -318,12 +319,22 @@ class Engine:
         """Tuples that came later than the lateness of a stream, or behind every open window of a box; whole.
 
         Those of a join's or a resample's second input come behind those of the first, in their own columns.
+        A box that is given another name keeps them; one that the network has no more is asked by the name it had.
         """
-        self._check_box(name)
-        empty = stored.late_schema(self._input_schema(name))
-        frame = frame_of(self.spark, self._store, f"late.{name}", kind="tables", empty=empty)
-        for port in (1, 2):
-            frame = self._with_port(frame, f"late.{name}.{port}")
+        state, prints = self._store.state, self._plan.prints
+        if name not in prints and name in asides.late_names(state):  # a box that the network had once
+            first, *others = asides.late_tables(state, prints, name)
+            frame = frame_of(self.spark, self._store, first, kind="tables")
+        else:
+            self._check_box(name)
+            empty = stored.late_schema(self._input_schema(name))
+            own = asides.late_table(state, prints, name, schema=empty)
+            frame = (
+                frame_of(self.spark, self._store, own, kind="tables") if own else empty_frame(self.spark, empty, False)
+            )
+            others = [t for port in (1, 2) if (t := asides.late_table(state, prints, name, port))]
+        for table in others:
+            frame = self._with_port(frame, table)
         return frame
 
     def _input_schema(self, box: str) -> pa.Schema:
@@ -334,8 +345,6 @@ class Engine:
         return step.schema
 
     def _with_port(self, frame: DataFrame, table: str) -> DataFrame:
-        if table not in self._store.state.tables:
-            return frame
         other = frame_of(self.spark, self._store, table, kind="tables")
         kinds = dict(frame.dtypes)
         for column, kind in other.dtypes:

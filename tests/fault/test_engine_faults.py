@@ -359,6 +359,29 @@ def test_an_interrupt_before_the_commit_leaves_no_trace(
         same(undisturbed, contents(engine._store), f"interrupted in {where}")
 
 
+def test_an_interrupt_behind_the_commit_asks_for_a_reopening(tmp_path: Path, undisturbed: Contents) -> None:
+    root = tmp_path / "s"
+    with engines.opened(root) as engine:
+        feed_all(engine, 6)
+        commit = Store.commit
+
+        def interrupted(*args: Any) -> None:
+            commit(*args)
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Store, "commit", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                feed_all(engine, 7)
+        with pytest.raises(StoreError) as caught:
+            feed_all(engine, 8)
+        assert str(caught.value) == (
+            f"store '{root}' takes no more epochs: what followed the commit of epoch 7 was cut off\n"
+            "  hint: open it again"
+        )
+    check_goes_on(root, undisturbed, acknowledged=7)
+
+
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 

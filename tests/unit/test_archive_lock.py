@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clew.archive import Store
-from clew.errors import StoreInUse
+from clew.errors import StoreFull, StoreInUse
 
 HOLD = """
 import sys
@@ -47,6 +48,20 @@ def test_one_process_cannot_open_a_store_twice(tmp_path: Path) -> None:
     ):
         Store.open(tmp_path / "s")
     Store.open(tmp_path / "s").close()
+
+
+def test_a_full_disk_does_not_leave_the_store_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store.create(tmp_path / "s").close()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for call in ("pwrite", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, full)
+            with pytest.raises(StoreFull, match="the disk is full: cannot write the store's lock"):
+                Store.open(tmp_path / "s")
+        Store.open(tmp_path / "s").close()
 
 
 def test_children_do_not_hold_the_lock_on(tmp_path: Path) -> None:

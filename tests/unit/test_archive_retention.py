@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.stores import delta_matches, disk_files, feed, make_record, seqs_of
+from tests.unit.stores import delta_matches, disk_files, feed, make_record, rows, seqs_of
 
 from clew.archive import FileEntry, Folder, FolderChange, Merge, Store
 from clew.archive import compaction as compaction_module
 from clew.archive.compaction import MAX_SMALL, SMALL_ROWS, plan
+from clew.archive.layout import new_temporary_name
 from clew.archive.retention import age_out_plan
+from clew.errors import TooOld
 
 
 def folder_of(sizes: list[int]) -> Folder:
@@ -120,6 +122,50 @@ def test_only_whole_buckets_at_the_old_end_age_out_and_what_is_gone_is_remembere
         assert gone is not None
         assert (gone.rows, gone.seq, gone.stamp, gone.order, gone.epoch) == (12, 12, 12, 120, 6)
         assert store.state.streams["alarms"].gone is None
+
+
+def test_an_epoch_whose_rows_have_aged_out_is_refused(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s", durable=False, grace_s=0) as store:
+        record = store.begin()
+        record.folder("streams", "readings").schema = rows(1).schema
+        store.commit(record)
+        for keep_from in (None, None, 65, 100):  # epoch 2 brings orders 50 to 80, and so on
+            record = make_record(store)
+            if keep_from:
+                record.folder("streams", "readings").age_out = store.age_out_plan("readings", keep_from)
+            store.commit(record)
+    with Store.open(tmp_path / "s") as store:
+        gone = store.state.streams["readings"].gone
+        assert gone is not None
+        assert (gone.first, gone.epoch) == (2, 5)
+        for epoch in (0, 1):
+            assert seqs_of(store, as_of=epoch) == []
+        for epoch in (2, 3, 4):
+            with pytest.raises(TooOld) as caught:
+                seqs_of(store, as_of=epoch)
+            with pytest.raises(TooOld):
+                store.files("readings", epoch)
+            assert str(caught.value) == (
+                f"stream 'readings' cannot be read as of epoch {epoch}: tuples that it had then have aged out\n"
+                "  aged out: 4 tuples, up to seq 8, the last of them in epoch 5\n"
+                "  hint: the oldest epoch that can still be read is 5"
+            )
+        assert seqs_of(store, as_of=5) == list(range(9, 21))
+        assert seqs_of(store, "alarms", as_of=3) == list(range(5, 13))
+
+
+def test_opening_sweeps_the_cache_and_what_a_delivery_left_half_written(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    Store.create(root, durable=False).close()
+    for place in ("cache/scans/1", "cache/epochs/2", "_deliveries"):
+        (root / place).mkdir(parents=True)
+        (root / place / new_temporary_name()).write_text("half")
+        (root / place / "out.json").write_text("{}")
+    Store.open(root, read_only=True).close()
+    assert (root / "cache/scans/1/out.json").exists()
+    Store.open(root).close()
+    assert list((root / "cache").iterdir()) == []
+    assert [p.name for p in (root / "_deliveries").iterdir()] == ["out.json"]
 
 
 def test_a_bucket_that_must_stay_keeps_all_behind_it() -> None:

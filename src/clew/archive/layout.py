@@ -4,10 +4,11 @@ clew-store.json       format, who wrote it, pinned settings
 _lock                 held by the one writer
 _epochs/              the epoch records (`N.json`) and their foldings (`N.base.json`)
 streams/NAME/         one Delta table per stored stream
-tables/NAME/          clew's own tables: origins, rejected, late, pending
+tables/NAME/          clew's own tables: origins, rejected, late, pending, moves
 checkpoints/          states of all boxes, each named in the epoch record that made it
-cache/                anything; may be deleted
+_deliveries/          how far each receiver has been served
 _streaming/           Spark's checkpoints; opaque
+cache/                anything; may be deleted, and a writer does when it opens the store
 """
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ class Layout:
     @property
     def cache(self) -> Path:
         return self.root / "cache"
+
+    @property
+    def deliveries(self) -> Path:
+        return self.root / "_deliveries"
 
     @property
     def streaming(self) -> Path:

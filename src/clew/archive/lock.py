@@ -28,15 +28,20 @@ class StoreLock:
         with writing("the store's lock", path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            with writing("the store's lock", path):
+                self._take(path.parent)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        _held.add(self)
+
+    def _take(self, root: Path) -> None:
+        try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = _holder(self._descriptor)
-            os.close(self._descriptor)
-            raise _in_use(path.parent, holder) from None
-        text = json.dumps(_self()).encode()
+            raise _in_use(root, _holder(self._descriptor)) from None
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text, 0)
-        _held.add(self)
+        os.pwrite(self._descriptor, json.dumps(_self()).encode(), 0)
 
     def release(self) -> None:
         """Let the store go; a second call does nothing."""

@@ -125,9 +125,9 @@ class FolderChange:
 class EpochRecord:
     """One epoch, as the engine hands it to `Store.commit`.
 
-    Free-form parts belong to the engine: `sources`, `offsets`, `settings` are merged into the state's by key,
-    `network` replaces it where given, `boxes` (measures of this epoch) are kept for the newest 200 epochs,
-    `advances` until the next checkpoint. `query` is (query id, batch id), `id` the caller's name of the batch.
+    Free-form parts belong to the engine: `sources` are merged into the state's by key, `network` replaces it where
+    given, `boxes` (measures of this epoch) are kept for the newest 200 epochs. `query` is (query id, batch id), `id`
+    the caller's name of the batch.
     """
 
     epoch: int
@@ -137,10 +137,7 @@ class EpochRecord:
     streams: dict[str, FolderChange] = field(default_factory=dict)
     tables: dict[str, FolderChange] = field(default_factory=dict)
     checkpoint: str | None = None
-    advances: list[Json] = field(default_factory=list)
     sources: Json = field(default_factory=dict)
-    offsets: Json = field(default_factory=dict)
-    settings: Json = field(default_factory=dict)
     network: Json | None = None
     boxes: dict[str, Json] = field(default_factory=dict)
     created_at: str = field(default_factory=now)
@@ -162,10 +159,7 @@ class EpochRecord:
             "streams": {name: change.to_json() for name, change in self.streams.items()},
             "tables": {name: change.to_json() for name, change in self.tables.items()},
             "checkpoint": self.checkpoint,
-            "advances": self.advances,
             "sources": self.sources,
-            "offsets": self.offsets,
-            "settings": self.settings,
             "network": self.network,
             "boxes": self.boxes,
         }
@@ -181,10 +175,7 @@ class EpochRecord:
             streams={name: FolderChange.from_json(change) for name, change in data["streams"].items()},
             tables={name: FolderChange.from_json(change) for name, change in data["tables"].items()},
             checkpoint=data["checkpoint"],
-            advances=data["advances"],
             sources=data["sources"],
-            offsets=data["offsets"],
-            settings=data["settings"],
             network=data["network"],
             boxes=data["boxes"],
             created_at=data["created_at"],

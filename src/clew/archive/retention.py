@@ -44,7 +44,7 @@ def delete_doomed(doomed: Iterable[Doomed], path_of: Callable[[Doomed], Path], g
 
 
 def leftovers(layout: Layout, state: State) -> Iterator[Path]:
-    """Files and checkpoint folders under clew's names that no record names: what a crash left behind."""
+    """What a crash left behind: files and checkpoint folders that no record names, and all that is in the cache."""
     known: dict[tuple[Kind, Path], set[str]] = {}
     for kind in KINDS:
         for name, folder in state.folders(kind).items():
@@ -59,7 +59,10 @@ def leftovers(layout: Layout, state: State) -> Iterator[Path]:
                 yield from (p for p in place.iterdir() if _is_leftover(p.name, named))
                 yield from _temporaries(place / "_delta_log")
     yield from _temporaries(layout.epochs)
+    yield from _temporaries(layout.deliveries)
     yield from _temporaries(layout.root)
+    if layout.cache.is_dir():
+        yield from layout.cache.iterdir()
     if layout.checkpoints.is_dir():
         named = set(state.checkpoints)
         yield from (
@@ -77,7 +80,7 @@ def _temporaries(folder: Path) -> Iterator[Path]:
 
 
 def sweep(layout: Layout, state: State) -> int:
-    """Delete what a crash left; nothing that is not clew's by its name. How many files and folders."""
+    """Delete what a crash left; nothing outside the cache that is not clew's by its name. How many were deleted."""
     found = list(leftovers(layout, state))
     for path in found:
         if path.is_dir():

@@ -5,13 +5,13 @@ A base is a `State` written down, so that opening reads few files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from clew.archive.layout import KINDS, Kind, checkpoint_epoch
+from clew.archive.layout import KINDS, Kind
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json, Merge, schema_from_text, schema_to_text
 from clew.errors import UnknownStream, nearest
 
@@ -20,13 +20,17 @@ RECENT_EPOCHS = 200
 
 @dataclass
 class Gone:
-    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`."""
+    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`.
+
+    `first` is the epoch in which the oldest of it came in; an earlier clew did not note it.
+    """
 
     rows: int
     seq: int | None
     stamp: int | None
     order: float | int | None
     epoch: int
+    first: int | None = None
 
 
 @dataclass
@@ -102,12 +106,14 @@ def _gone(folder: Folder, entries: list[FileEntry], epoch: int) -> Gone:
         known = [value for value in (*bounds, before) if value is not None]
         return max(known, default=None)
 
+    lows = [int(low) for entry in entries if (low := entry.stats.get("_epoch", (None,))[0]) is not None]
     return Gone(
         rows=sum(entry.rows for entry in entries) + (old.rows if old else 0),
         seq=greatest("_seq", old.seq if old else None),
         stamp=greatest("_stamp", old.stamp if old else None),
         order=greatest(folder.order, old.order if old else None),
         epoch=epoch,
+        first=old.first if old else min(lows, default=None),
     )
 
 
@@ -125,8 +131,8 @@ class Doomed:
 class State:
     """The fold of all epoch records: what is in the store as of `epoch`.
 
-    `ids` are those since the last base, `Store.seen` knows all. `advances` are those since the last checkpoint,
-    each with its epoch. `recent` has for each of the newest epochs what was measured.
+    `ids` are those since the last base, `Store.seen` knows all. `recent` has for each of the newest epochs what was
+    measured.
     """
 
     epoch: int = 0
@@ -137,10 +143,7 @@ class State:
     id_segments: dict[str, int] = field(default_factory=dict)
     queries: dict[str, int] = field(default_factory=dict)
     checkpoints: list[str] = field(default_factory=list)
-    advances: list[Json] = field(default_factory=list)
     sources: Json = field(default_factory=dict)
-    offsets: Json = field(default_factory=dict)
-    settings: Json = field(default_factory=dict)
     network: Json | None = None
     recent: list[Json] = field(default_factory=list)
     doomed: list[Doomed] = field(default_factory=list)
@@ -176,14 +179,9 @@ class State:
             self.ids[record.id] = record.epoch
         if record.query is not None:
             self.queries[record.query[0]] = record.query[1]
-        self.advances += [{**advance, "epoch": record.epoch} for advance in record.advances]
         if record.checkpoint is not None:
             self.checkpoints.append(record.checkpoint)
-            horizon = checkpoint_epoch(record.checkpoint) or 0
-            self.advances = [advance for advance in self.advances if advance["epoch"] > horizon]
         self.sources |= record.sources
-        self.offsets |= record.offsets
-        self.settings |= record.settings
         self.network = self.network if record.network is None else record.network
         summary = {key: getattr(record, key) for key in ("epoch", "created_at", "id", "stamp", "checkpoint", "boxes")}
         self.recent = [*self.recent[-(RECENT_EPOCHS - 1) :], summary]
@@ -197,8 +195,11 @@ class State:
 
     @staticmethod
     def from_json(data: Json) -> State:
-        data = dict(data)
+        data = {name: value for name, value in data.items() if name in _PARTS}  # an earlier clew wrote more
         for kind in KINDS:
             data[kind] = {name: Folder.from_json(folder) for name, folder in data[kind].items()}
         data["doomed"] = [Doomed(**doomed) for doomed in data["doomed"]]
         return State(**data)
+
+
+_PARTS = frozenset(part.name for part in fields(State))

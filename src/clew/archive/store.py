@@ -32,7 +32,8 @@ from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
 from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
-from clew.errors import Fenced, StoreError
+from clew.archive.state import Folder
+from clew.errors import Fenced, StoreError, StoreFull, TooOld
 from clew.model.axis import Number
 
 _FENCED = "another engine has committed to it"
@@ -55,6 +56,7 @@ class Store:
         self._lock = lock
         self._journal = journal
         self._logs: dict[str, DeltaLog] = {}
+        self._unmerged: set[tuple[Kind, str]] = set()
         self._broken: str | None = None
         self.state = journal.load()
 
@@ -157,9 +159,13 @@ class Store:
         return batch <= self.state.queries.get(query, -1)
 
     def files(self, name: str, as_of: int | None = None, *, kind: Kind = "streams") -> list[FileEntry]:
-        """The buckets of a stream or table in seq order; as of an epoch, those that can hold rows of it."""
-        entries = self.state.folder(kind, name).files.values()
-        return [entry for entry in entries if entry.overlaps("_epoch", None, as_of)]
+        """The buckets of a stream or table in seq order; as of an epoch, those that can hold rows of it.
+
+        `TooOld` if some that could have aged out.
+        """
+        folder = self.state.folder(kind, name)
+        _check_as_of(name, folder, as_of)
+        return [entry for entry in folder.files.values() if entry.overlaps("_epoch", None, as_of)]
 
     def path_of(self, name: str, entry: FileEntry | str, *, kind: Kind = "streams") -> Path:
         """Where a bucket lies."""
@@ -181,9 +187,11 @@ class Store:
         """The rows of a stream or table in seq order, those within `ranges` only.
 
         `ranges` maps a column to (low, high), both inclusive or None, as points of the column's axis; buckets and
-        row groups outside are not read. `as_of` keeps the rows that had come in by that epoch.
+        row groups outside are not read. `as_of` keeps the rows that had come in by that epoch; `TooOld` if some of
+        them have aged out since.
         """
         folder = self.state.folder(kind, name)
+        _check_as_of(name, folder, as_of)
         if folder.schema is None:
             raise StoreError(f"{kind[:-1]} '{name}' has no schema yet")
         wanted = dict(ranges or {})
@@ -206,10 +214,16 @@ class Store:
     def compact(self, record: EpochRecord) -> int:
         """Merge small buckets where there are too many; the record says so. How many buckets were merged.
 
-        One folder in sixteen an epoch, the worst first, so that no epoch pays for all of them.
+        One folder in sixteen an epoch, the worst first, so that no epoch pays for all of them. A folder whose buckets
+        cannot be merged is left as it is until the store is opened again: it costs files, not the epoch.
         """
         self._check_writable()
-        folders = [(kind, name, folder) for kind in KINDS for name, folder in self.state.folders(kind).items()]
+        folders = [
+            (kind, name, folder)
+            for kind in KINDS
+            for name, folder in self.state.folders(kind).items()
+            if (kind, name) not in self._unmerged
+        ]
         folders.sort(key=lambda item: -compaction.count_small(item[2]))
         merged = 0
         for kind, name, folder in folders[: 1 + len(folders) // 16]:
@@ -217,9 +231,13 @@ class Store:
             for run in compaction.plan(folder, change.removed() if change else ()):
                 try:
                     made = compaction.merge(self.layout.folder(kind, name), run)
-                except StoreError:
-                    self._stop_if_fenced(record.epoch)  # another engine may have merged it away
+                except StoreFull:
                     raise
+                except (StoreError, pa.ArrowException) as error:
+                    self._stop_if_fenced(record.epoch)  # another engine may have merged it away
+                    self._unmerged.add((kind, name))
+                    _log.warning("the buckets of %s '%s' cannot be merged: %s", kind[:-1], name, error)
+                    break
                 record.folder(kind, name).merges.append(made)
                 merged += len(run)
         return merged
@@ -416,3 +434,14 @@ class Store:
     def _sweep(self) -> None:
         retention.sweep(self.layout, self.state)
         self.vacuum()
+
+
+def _check_as_of(name: str, folder: Folder, as_of: int | None) -> None:
+    """Refuse an epoch of which the stream had rows that have aged out since."""
+    gone = folder.gone
+    if as_of is not None and gone is not None and (gone.first or 1) <= as_of < gone.epoch:
+        raise TooOld(
+            f"stream '{name}' cannot be read as of epoch {as_of}: tuples that it had then have aged out",
+            details=[f"aged out: {gone.rows:,} tuples, up to seq {gone.seq}, the last of them in epoch {gone.epoch}"],
+            hint=f"the oldest epoch that can still be read is {gone.epoch}",
+        )

@@ -26,7 +26,7 @@ def streams(out: Out, store: StoreOption = STORE) -> None:
     """List the streams of a store, and what there is of each."""
     with opened(store) as found:
         listed = [_stream(found, name) for name in found.state.streams]
-        beside = {name: folder.rows for name, folder in found.state.tables.items() if folder.rows}
+        beside = _beside(found)
     network = (found.state.network or {}).get("name")
     if out.json:
         out.document({"store": str(store), "network": network, "epoch": found.last_epoch, "streams": listed})
@@ -35,13 +35,8 @@ def streams(out: Out, store: StoreOption = STORE) -> None:
     out.say(f"store '{store}': {what}", style="dim")
     columns = ("stream", "kind", "rows", "last seq", "order", "buckets", "bytes", "oldest kept")
     out.table(columns, [_stream_row(stream) for stream in listed])
-    asides = {
-        f"{count(rows, 'row')} {name.replace('.', ' at ', 1)}"
-        for name, rows in beside.items()
-        if name.split(".")[0] in ("rejected", "late", "pending")
-    }
-    if asides:
-        out.say(", ".join(sorted(asides)), style="dim")
+    if beside:
+        out.say(", ".join(sorted(f"{count(rows, 'row')} {what}" for what, rows in beside.items())), style="dim")
 
 
 def show(
@@ -103,17 +98,19 @@ def late(
     last: LastOption = False,
 ) -> None:
     """Show tuples that came too late for a stream, or for every open window of a box."""
+    from clew.engine.asides import late_names, late_tables
     from clew.errors import UnknownStream, nearest
 
     with opened(store) as found:
         boxes = [box["name"] for box in (found.state.network or {}).get("boxes", ())]
+        boxes = list(dict.fromkeys([*boxes, *late_names(found.state)]))
         if name not in boxes:
             raise UnknownStream(
                 f"store '{store}' has no stream or box '{name}'",
                 details=[f"streams and boxes: {', '.join(boxes) or 'none'}"],
                 hint=nearest(name, boxes),
             )
-        rows = [r for table in (f"late.{name}", f"late.{name}.1") for r in _side_rows(found, table)]
+        rows = [r for table in late_tables(found.state, _prints(found), name) for r in _side_rows(found, table)]
     rows = [{"epoch": r["_epoch"], "reason": r["_reason"], **_visible(r)} for r in rows]
     _give_rows(out, rows, limit, last, {"late": name})
 
@@ -146,7 +143,27 @@ def opened(store: Path) -> Store:
     return Store.open(store, read_only=True)
 
 
+def _prints(store: Store) -> dict[str, str]:
+    """The marks of the boxes of the store's network."""
+    prints: dict[str, str] = (store.state.network or {}).get("prints", {})
+    return prints
+
+
 # --- streams ---
+
+
+def _beside(store: Store) -> dict[str, int]:
+    """How many rows stand beside the streams, by what they are."""
+    from clew.engine.asides import late_name
+
+    found: dict[str, int] = {}
+    for name, folder in store.state.tables.items():
+        kind, _, of = name.partition(".")
+        if folder.rows and kind in ("rejected", "late", "pending"):
+            of = late_name(store.state, _prints(store), name) if kind == "late" else of
+            what = f"{kind} at {of}" if of else kind
+            found[what] = found.get(what, 0) + folder.rows
+    return found
 
 
 def _stream(store: Store, name: str) -> Json:

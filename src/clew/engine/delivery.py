@@ -99,7 +99,7 @@ class Deliveries:
             ) from error
 
     def _path(self, receiver: _Delivery) -> Path:
-        return self._store.layout.root / "_deliveries" / f"{folder_name(receiver.name)}.json"
+        return self._store.layout.deliveries / f"{folder_name(receiver.name)}.json"
 
     def _served(self, receiver: _Delivery) -> int:
         return int(self._marked(receiver).get("epoch", 0))

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from clew.archive.record import EpochRecord
+from clew.archive.state import State
 from clew.engine.evaluate import BoxStates
 from clew.engine.plan import Plan
 from clew.network.drawing import as_json
@@ -49,18 +50,53 @@ def checkpoint_meta(record: EpochRecord, progress: Mapping[str, Any]) -> dict[st
     return {"epoch": record.epoch, "stamp": record.stamp, "sources": dict(progress)}
 
 
-def network_facts(plan: Plan, before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What the store remembers of a network, to compare the next one with.
+def network_facts(plan: Plan, state: State) -> dict[str, Any]:
+    """What the store remembers of a network from the epoch behind `state` on, to compare the next one with.
 
-    `past`: streams of earlier networks that this one lacks, by the mark of the box that fed each.
+    `past`: streams of earlier networks that this one lacks, by the mark of the box that fed each. `left`: boxes that
+    it lacks, each with its mark and the stamp up to which it has run; all others have run up to the last.
     """
     kernels = sorted(step_mark(plan, name) for name in plan.kernels)
     past: dict[str, str] = {}
+    before = state.network
     if before is not None:
         past = dict(before.get("past", {}))
-        past |= {s: before["prints"][box] for s, box in {**before["outputs"], **before["kept"]}.items()}
+        past |= {s: before["prints"][box] for s, box in stored_boxes(before).items()}
     past = {s: mark for s, mark in past.items() if s not in plan.stored}
-    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past}
+    _, left = _matched(plan, state)
+    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past, "left": left}
+
+
+def stored_boxes(known: Mapping[str, Any]) -> dict[str, str]:
+    """The streams of a stored network, each with the box that feeds it."""
+    sources = {b["name"]: b["name"] for b in known["boxes"] if b["kind"] == "source"}
+    return {**sources, **known["outputs"], **known["kept"]}
+
+
+def boxes_behind(plan: Plan, state: State) -> dict[str, int]:
+    """The boxes that have not run over all that the store has, each with the stamp up to which it has."""
+    ran, _ = _matched(plan, state)
+    behind = {box: ran.get(box, 0) for box in plan.prints if box not in plan.sources}
+    return {box: stamp for box, stamp in behind.items() if stamp < state.stamp}
+
+
+def _matched(plan: Plan, state: State) -> tuple[dict[str, int], list[list[Any]]]:
+    """How far each box has run in this or an earlier network, and the earlier boxes that this network lacks.
+
+    A box is the same if its mark is, and of several with one mark the one of its name.
+    """
+    if state.network is None:
+        return {}, []
+    rest = [[box, mark, state.stamp] for box, mark in state.network["prints"].items()]
+    rest += state.network.get("left", [])
+    ran: dict[str, int] = {}
+    for by_name in (True, False):
+        for box, mark in plan.prints.items():
+            same = [e for e in rest if e[1] == mark and (e[0] == box or not by_name)]
+            if same and box not in ran:
+                ran[box] = same[0][2]
+                rest.remove(same[0])
+    return ran, rest
 
 
 def is_current(plan: Plan, known: Mapping[str, Any] | None) -> bool:

@@ -2,12 +2,14 @@
 
 State is the last checkpoint and a replay of the archive behind it. Where that one is missing or damaged an older one
 serves, or the whole archive, as long as nothing behind it has aged out. Boxes that are new replay all of it.
+The archive is read in parts, and what new boxes make of a part is written before the next one is read.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -16,11 +18,19 @@ import numpy as np
 
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
-from clew.engine import stored
+from clew.engine import asides, stored
 from clew.engine.admission import StreamState, source_steps
-from clew.engine.evaluate import BoxStates, Sources, evaluate
+from clew.engine.evaluate import BoxStates, Pass, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
-from clew.engine.marks import checkpoint_meta, checkpoint_tables, network_facts, states_from, step_mark
+from clew.engine.marks import (
+    boxes_behind,
+    checkpoint_meta,
+    checkpoint_tables,
+    network_facts,
+    states_from,
+    step_mark,
+    stored_boxes,
+)
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
 from clew.errors import BoxFailed, NetworkChanged, StoreError
@@ -28,7 +38,7 @@ from clew.model.axis import Number, axis_of
 from clew.model.rows import STAMP, Rows
 from clew.network.boxes import Source
 
-CHUNK = 500_000
+CHUNK = 1_000_000  # stamps, and so about rows, that are read at a time
 
 log = logging.getLogger("clew")
 
@@ -47,18 +57,19 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
     """What an engine over this store has in memory."""
     known = store.state.network
     if known is None:
-        return Memory({n: StreamState() for n in plan.sources}, BoxStates())
+        return Memory(store.state.epoch, {n: StreamState() for n in plan.sources}, BoxStates())
     check_continues(plan, known, store)
     streams = {name: _stream_state(store, step.source) for name, step in plan.sources.items()}
     finished = bool(store.state.sources.get("finished"))
     known_streams = {*known["outputs"], *known["kept"]}
     new_outputs = [s for s in plan.stored if s not in known_streams and s not in plan.sources]
     new_kernels = [n for n in plan.kernels if step_mark(plan, n) not in known["kernels"]]
-    if new_outputs or new_kernels:
-        return _rebuild(plan, store, lane, streams, new_outputs, finished)
+    behind = boxes_behind(plan, store.state)
+    if new_outputs or new_kernels or behind:
+        return _rebuild(plan, store, lane, streams, new_outputs, behind, finished)
     start = _start(plan, store)
-    states, replayed, _ = _replay(plan, store, lane, start, keep=())
-    return Memory(streams, states, replayed, store.state.epoch - start.epoch, finished)
+    states, replayed = _replay(plan, store, lane, start)
+    return Memory(store.state.epoch, streams, states, replayed, store.state.epoch - start.epoch, finished)
 
 
 def _start(plan: Plan, store: Store) -> Start:
@@ -94,11 +105,7 @@ def _start(plan: Plan, store: Store) -> Start:
 def check_continues(plan: Plan, known: Mapping[str, Any], store: Store) -> None:
     """Refuse a network that does not continue the stored one, and name what changed."""
     then = {b["name"]: b for b in known["boxes"]}
-    stored_then = {
-        **{b["name"]: b["name"] for b in known["boxes"] if b["kind"] == "source"},
-        **known["outputs"],
-        **known["kept"],
-    }
+    stored_then = stored_boxes(known)
     past = known.get("past", {})
     for stream, box in plan.network.stored.items():
         print_then = known["prints"][stored_then[stream]] if stream in stored_then else past.get(stream)
@@ -135,9 +142,15 @@ def _differences(plan: Plan, known: Mapping[str, Any], then: Mapping[str, Any], 
 
 
 def _rebuild(
-    plan: Plan, store: Store, lane: DriverLane, streams: dict[str, StreamState], new: list[str], finished: bool
+    plan: Plan,
+    store: Store,
+    lane: DriverLane,
+    streams: dict[str, StreamState],
+    new: list[str],
+    behind: Mapping[str, int],
+    finished: bool,
 ) -> Memory:
-    """Run the whole archive through the network, and commit what new outputs hold as one epoch."""
+    """Run the whole archive through the network; commit what new outputs hold, and new boxes leave, as one epoch."""
     for name in plan.sources:
         folder = store.state.streams.get(name)
         if folder is not None and folder.gone is not None:
@@ -149,19 +162,10 @@ def _rebuild(
                 ],
                 hint="use a new store for the new network",
             )
-    states, _, flows = _replay(plan, store, lane, Start(), keep=tuple(new))
     number = store.state.epoch + 1
-    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan, store.state.network))
+    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan, store.state))
     try:
-        for stream in new:
-            folder = store.state.streams.get(stream)
-            last = folder.seq if folder else 0  # an output that was away for a while has its first rows
-            rows = flows[stream].slice(last, len(flows[stream]))
-            table = stored.derived_bucket(rows, last + 1, number)
-            change = record.folder("streams", stream)
-            change.schema, change.seq = table.schema, last + len(rows)
-            if len(rows):
-                change.add.append(store.write_bucket("streams", stream, table))
+        states, _ = _replay(plan, store, lane, Start(), _CatchUp(plan, store, record, new, behind))
         tables, meta = checkpoint_tables(plan, states)
         meta |= checkpoint_meta(record, {n: s.progress for n, s in streams.items()})
         record.checkpoint = store.write_checkpoint(number, tables, meta)
@@ -169,7 +173,7 @@ def _rebuild(
         store.discard(record)
         raise
     store.commit(record)
-    return Memory(streams, states, 0, 0, finished)
+    return Memory(number, streams, states, 0, 0, finished)
 
 
 def _stream_state(store: Store, source: Source) -> StreamState:
@@ -184,61 +188,97 @@ def _stream_state(store: Store, source: Source) -> StreamState:
     return StreamState(folder.seq, folder.meta.get("first"), progress, folder.meta.get("newest"), recent, pending)
 
 
+class _CatchUp:
+    """What a replay makes that the store lacks: rows of new outputs, and what boxes that are new leave beside them."""
+
+    def __init__(
+        self, plan: Plan, store: Store, record: EpochRecord, outputs: list[str], behind: Mapping[str, int]
+    ) -> None:
+        self.plan, self.store, self.record = plan, store, record
+        self.outputs, self.behind = outputs, behind
+        self._rows: dict[str, list[Rows]] = {stream: [] for stream in outputs}
+        self._passes: list[Pass[Rows]] = []
+        self._made = dict.fromkeys(outputs, 0)
+        for stream in outputs:
+            change, folder = record.folder("streams", stream), store.state.streams.get(stream)
+            change.schema = stored.stored_schema(plan.steps[plan.stored[stream]].schema, stored.DERIVED_HIDDEN)
+            change.seq = folder.seq if folder else 0  # an output that was away for a while has its first rows
+
+    def take(self, first: int, result: Pass[Rows]) -> None:
+        """Note what a pass from the stamp `first` on has made; no box may have run up to a stamp within it."""
+        for stream, parts in self._rows.items():
+            parts.append(result.flows[self.plan.stored[stream]])
+        lacking = {box for box, upto in self.behind.items() if first > upto}
+        named = {step: n for step, n in result.named.items() if self.plan.steps[step].box in lacking}
+        late = {box: parts for box, parts in result.late.items() if box in lacking}
+        rejected = {box: parts for box, parts in result.rejected.items() if box in lacking}
+        self._passes.append(Pass({}, BoxStates(), named, late, rejected, {}))
+
+    def write(self) -> None:
+        """Write what was noted as buckets of the record."""
+        for stream, parts in self._rows.items():
+            rows, change = Rows.concat(parts), self.record.folder("streams", stream)
+            before, last = self._made[stream], change.seq or 0
+            self._made[stream] += len(rows)
+            rows = rows.slice(min(max(last - before, 0), len(rows)), len(rows))
+            if len(rows):
+                bucket = stored.derived_bucket(rows, last + 1, self.record.epoch)
+                change.add.append(self.store.write_bucket("streams", stream, bucket))
+                change.seq = last + len(rows)
+            parts.clear()
+        asides.add_made(self.store, self.plan, self.record, self._passes)
+        self._passes.clear()
+
+
 def _replay(
-    plan: Plan, store: Store, lane: DriverLane, start: Start, keep: tuple[str, ...]
-) -> tuple[BoxStates, int, dict[str, Rows]]:
-    """Run what was admitted after the start through the boxes; the rows of the streams to keep."""
-    archive = {name: _archived(store, step.source, start.epoch) for name, step in plan.sources.items()}
+    plan: Plan, store: Store, lane: DriverLane, start: Start, made: _CatchUp | None = None
+) -> tuple[BoxStates, int]:
+    """Run what was admitted after the start through the boxes, CHUNK stamps at a time; states, and how many rows."""
     moves = stored.moves_since(store, start.epoch)
-    parts: dict[str, list[Rows]] = {s: [plan_empty(plan, s)] for s in keep}
+    moved_at = [m.stamp for m in moves]
+    cuts = sorted({stamp + 1 for stamp in moved_at} | {upto + 1 for upto in (made.behind.values() if made else ())})
     emitted = dict.fromkeys(plan.stored, 0)
-    states = start.states
+    states, replayed = start.states, 0
     progress = {name: start.progress.get(name) for name in plan.sources}
-    for low, high in _chunks(archive, moves):
-        rows, steps = {}, {}
-        finish = None
-        for name, step in plan.sources.items():
-            all_rows = archive[name]
-            cut = np.searchsorted(all_rows.stamp, [low, high], side="left")
-            rows[name] = all_rows.slice(int(cut[0]), int(cut[1]))
-            order = axis_of(rows[name].table.column(step.source.order))[0]
-            move = next(((m.stamp, m.to) for m in moves if m.stream == name and low <= m.stamp < high), None)
-            steps[name] = source_steps(progress[name], rows[name].stamp, order, move)
-            progress[name] = steps[name].end
-            finish = next((m.stamp for m in moves if m.finish and low <= m.stamp < high), finish)
-        result = evaluate(plan, lane, Sources(rows, steps, finish), states)
-        states = result.states
-        for stream, step_name in plan.stored.items():
-            emitted[stream] += len(result.flows[step_name])
-        for stream in keep:
-            parts[stream].append(result.flows[plan.stored[stream]])
-    _check_same(plan, store, start, emitted, keep)
-    return states, sum(len(r) for r in archive.values()), {s: Rows.concat(p) for s, p in parts.items()}
+    end = store.state.stamp + 1
+    for begin in range(start.stamp + 1, end, CHUNK):
+        until = min(begin + CHUNK, end)
+        archive = {name: _archived(store, step.source, begin, until) for name, step in plan.sources.items()}
+        replayed += sum(len(rows) for rows in archive.values())
+        # a pass has at most one move of progress, at its end
+        for low, high in pairwise([begin, *(c for c in cuts if begin < c < until), until]):
+            rows, steps = {}, {}
+            moved = moves[bisect_left(moved_at, low) : bisect_left(moved_at, high)]
+            finish = next((m.stamp for m in moved if m.finish), None)
+            for name, step in plan.sources.items():
+                all_rows = archive[name]
+                cut = np.searchsorted(all_rows.stamp, [low, high], side="left")
+                rows[name] = all_rows.slice(int(cut[0]), int(cut[1]))
+                order = axis_of(rows[name].table.column(step.source.order))[0]
+                move = next(((m.stamp, m.to) for m in moved if m.stream == name), None)
+                steps[name] = source_steps(progress[name], rows[name].stamp, order, move)
+                progress[name] = steps[name].end
+            result = evaluate(plan, lane, Sources(rows, steps, finish), states)
+            states = result.states
+            for stream, step_name in plan.stored.items():
+                emitted[stream] += len(result.flows[step_name])
+            if made is not None:
+                made.take(low, result)
+        if made is not None:
+            made.write()
+    _check_same(plan, store, start, emitted, made.outputs if made else ())
+    return states, replayed
 
 
-def plan_empty(plan: Plan, stream: str) -> Rows:
-    return Rows.empty(plan.steps[plan.stored[stream]].schema)
-
-
-def _archived(store: Store, source: Source, since: int) -> Rows:
+def _archived(store: Store, source: Source, begin: int, until: int) -> Rows:
+    """The rows of a source with stamps from `begin` to before `until`."""
     if source.name not in store.state.streams:
         return Rows.empty(source.schema)
-    table = store.read_table(source.name, ranges={stored.EPOCH: (since + 1, None)})
+    table = store.read_table(source.name, ranges={STAMP: (begin, until - 1)})
     return stored.archived_rows(source.name, table.combine_chunks())
 
 
-def _chunks(archive: Mapping[str, Rows], moves: list[stored.Move]) -> list[tuple[int, int]]:
-    """Ranges of stamps of about CHUNK rows, each with at most one move of progress, at its end."""
-    stamps = np.sort(np.concatenate([np.empty(0, np.int64), *(r.stamp for r in archive.values())]))
-    cuts = {int(s) for s in stamps[CHUNK::CHUNK]} | {m.stamp + 1 for m in moves}
-    if not len(stamps) and not cuts:
-        return []
-    ends = [*sorted(cuts), max([int(stamps[-1]) if len(stamps) else 0, *(m.stamp for m in moves)]) + 1]
-    edges = sorted({0, *ends})
-    return list(pairwise(edges))
-
-
-def _check_same(plan: Plan, store: Store, start: Start, emitted: Mapping[str, int], new: tuple[str, ...]) -> None:
+def _check_same(plan: Plan, store: Store, start: Start, emitted: Mapping[str, int], new: Sequence[str]) -> None:
     """A replay that gives another number of rows than was stored means that something is not deterministic."""
     for stream, count in emitted.items():
         folder = store.state.streams.get(stream)

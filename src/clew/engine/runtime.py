@@ -17,13 +17,14 @@ import pyarrow as pa
 from clew.archive.layout import checkpoint_epoch
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
-from clew.engine import stored
+from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
 from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
+from clew.errors import StoreError
 from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import Stamps
 from clew.model.runs import Runs
@@ -69,8 +70,9 @@ class Arrival:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What an engine holds between epochs; all of it can be had back from the store."""
+    """What an engine holds after an epoch; all of it can be had back from the store."""
 
+    epoch: int
     streams: dict[str, StreamState]
     boxes: BoxStates
     rows_since_checkpoint: int = 0
@@ -99,6 +101,12 @@ class Runtime:
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
         started = time.perf_counter()
+        if self.memory.epoch != self.store.state.epoch:  # an interrupt struck between the commit and the new memory
+            raise StoreError(
+                f"store '{self.store.layout.root}' takes no more epochs: "
+                f"what followed the commit of epoch {self.store.state.epoch} was cut off",
+                hint="open it again",
+            )
         admitted = self._admit(arrival)
         lane = self.lanes(sum(len(s) for s in admitted.stamps.values()))
         try:
@@ -199,22 +207,17 @@ class Runtime:
         if admitted.finish is not None:
             record.sources = {"finished": number}
         if not is_current(self.plan, self.store.state.network):
-            record.network = network_facts(self.plan, self.store.state.network)
+            record.network = network_facts(self.plan, self.store.state)
         for name, made in admitted.admissions.items():
             self._source_change(record, name, made)
         self._stored_changes(record, admitted, result, lane)
-        self._add(record, "origins", stored.origins_table(result.named, number))
-        rejects = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
-        self._add(record, "rejected", stored.rejected_table(rejects, result.rejected, number))
+        refused = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
+        asides.add_made(self.store, self.plan, record, [result], refused)
         for name, made in admitted.admissions.items():
             if len(made.late):
                 reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)
-                self._add(record, f"late.{name}", stored.late_table(made.late, reasons, None, number))
-        for box, refused in result.late.items():
-            for part in refused:
-                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, number)
-                port = f".{part.port}" if part.port else ""
-                self._add(record, f"late.{box}{port}", table)
+                late = stored.late_table(made.late, reasons, None, number)
+                asides.add_late(self.store, self.plan, record, name, late)
         self.store.compact(record)
 
     def _source_change(self, record: EpochRecord, name: str, made: Admission) -> None:
@@ -247,9 +250,7 @@ class Runtime:
             change.seq = last + lane.count(flow)
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
-        """Add rows to one of clew's own tables."""
-        if len(table):
-            record.folder("tables", name).add.append(self.store.write_bucket("tables", name, table))
+        asides.add(self.store, record, name, table)
 
     def _age_out(self, record: EpochRecord, memory: Memory) -> bool:
         """Let whole buckets go that are older than the retention; the checkpoint of this epoch stands for them.
@@ -277,6 +278,7 @@ class Runtime:
         streams = {**self.memory.streams, **{n: a.state for n, a in admitted.admissions.items()}}
         rows = sum(len(s) for s in admitted.stamps.values())
         return Memory(
+            self.store.state.epoch + 1,
             streams,
             result.states,
             self.memory.rows_since_checkpoint + rows,
