@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from clew.archive.layout import MANIFEST
+from clew.archive.layout import MANIFEST, Layout
+from clew.archive.manifest import read_manifest
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import as_table, one_value
@@ -25,9 +26,10 @@ from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
 from clew.engine.runtime import Arrival, Epoch, Runtime
-from clew.engine.spark_session import check_session, known_zone, local_session
+from clew.engine.spark_session import check_session, local_session
 from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
+from clew.engine.zones import normal_zone
 from clew.errors import (
     BatchError,
     BoxFailed,
@@ -80,22 +82,29 @@ def open(
         )
     if lane not in LANES:
         raise NetworkError(f"no lane '{lane}'", details=[f"lanes: {', '.join(LANES)}"], hint=nearest(lane, LANES))
-    if not known_zone(time_zone):
+    zone = normal_zone(time_zone)
+    if zone is None:
         raise StoreSettings(f"no time zone '{time_zone}'", hint="a name like 'Europe/Paris', or '+02:00'")
     if spark is not None:
-        check_session(spark, time_zone)
-    settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}
+        check_session(spark, zone)
     place = Path(path).absolute()  # Spark's processes need not be where this one is
     make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
+    settings = {"time_zone": zone if make else _spelt(place, zone), "ansi": True, "case_sensitive": False}
     opener = Store.create if make else Store.open
-    session = _Session(spark, time_zone)
-    plan = build_plan(network, SparkTyper(session), time_zone)
+    session = _Session(spark, zone)
+    plan = build_plan(network, SparkTyper(session), zone)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
     try:
         return Engine(plan, store, session, lane)
     except BaseException:
         store.close()
         raise
+
+
+def _spelt(place: Path, zone: str) -> str:
+    """The zone as the store spells it, if that is the same one."""
+    pinned = str(read_manifest(Layout(place))["settings"].get("time_zone", zone))
+    return pinned if normal_zone(pinned) == zone else zone
 
 
 class _Session:
@@ -121,7 +130,8 @@ class Engine:
 
     @property
     def _zone(self) -> str:
-        return str(self._store.settings["time_zone"])
+        pinned = str(self._store.settings["time_zone"])
+        return normal_zone(pinned) or pinned
 
     def _lane_for(self, rows: int) -> DriverLane | SparkLane:
         if self._lane == "driver" or (self._lane == "auto" and rows < SPARK_ROWS):
@@ -189,7 +199,7 @@ class Engine:
 
     def _scanned(self, frame: DataFrame, source: Source, folder: Path) -> Scan:
         try:
-            return scan(conform(frame, source), [source], folder)[source.name]
+            return scan(conform(frame, source), [source], folder, self._zone)[source.name]
         except failed_in_spark() as error:
             raise disk_full(error) or BatchError(
                 f"batch for stream '{source.name}' failed in Spark",
@@ -243,7 +253,7 @@ class Engine:
             raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
         # Spark knows the sources of a query by their order: it must be the same in every run
         declared = {name: (self._plan.sources[name].source, sources[name]) for name in sorted(sources)}
-        streamer = Streamer(self.spark, self._store, self._epoch)
+        streamer = Streamer(self.spark, self._store, self._zone, self._epoch)
         return streamer.run(declared, given[0] if given else None, timeout_s)
 
     def advance(self, stream: str, to: Any) -> Epoch:
