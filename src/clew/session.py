@@ -255,7 +255,8 @@ class Engine:
         if len(given) > 1:
             raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
         if self._deliveries.in_receiver:
-            raise BatchError("a receiver cannot start a run", hint="it may feed(...); a run waits until it has returned")
+            hint = "it may feed(...); a run waits until it has returned"
+            raise BatchError("a receiver cannot start a run", hint=hint)
         if given != [AVAILABLE_NOW]:  # what is there may all have been taken before the end
             self._check_open()
         # Spark knows the sources of a query by their order: it must be the same in every run

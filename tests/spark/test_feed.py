@@ -280,3 +280,18 @@ def test_times_of_a_frame_of_another_session_are_taken_in_the_store_s_zone(spark
             (row,) = engine.read("o").toArrow().to_pylist()
             assert row["t"].astimezone(dt.UTC) == dt.datetime(2024, 6, 1, hour, tzinfo=dt.UTC)
             assert row["n"] == dt.datetime(2024, 6, 1, 24 - hour)
+
+
+def test_rows_that_waited_are_put_in_front_of_what_stays_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    net = clew.Network("patient")
+    net.stream("s", "ts LONG, id INT, g STRING", order="ts", key=["ts", "id"], lateness=15).filter("id > 0").output("o")
+    found = []
+    for lane in ("spark", "driver"):
+        with clew.open(tmp_path / lane, net, spark=spark, lane=lane, durable=False) as engine:
+            for low, high in ((0, 100), (90, 300), (300, 500), (460, 700)):
+                rows = spark.range(low, high, 1, 3).selectExpr("id AS ts", "int(id % 7) AS id", "string(id % 5) AS g")
+                engine.feed("s", rows if lane == "spark" else rows.toArrow())
+            rejected = {(r.reason, r.row) for r in engine.rejected("s").collect()}
+            found.append((contents(engine._store), rejected, engine.late("s").count()))
+    assert found[0] == found[1]
+    assert (len(found[0][1]), found[0][2]) == (26, 24)
