@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from clew.archive.layout import MANIFEST
+from clew.archive.layout import MANIFEST, Layout
+from clew.archive.manifest import read_manifest
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.batches import as_table, one_value
@@ -25,9 +27,10 @@ from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
 from clew.engine.recovery import recover
 from clew.engine.runtime import Arrival, Epoch, Runtime
-from clew.engine.spark_session import check_session, known_zone, local_session
+from clew.engine.spark_session import check_session, local_session
 from clew.engine.streaming import AVAILABLE_NOW, Run, Streamer
 from clew.engine.typing import SparkTyper
+from clew.engine.zones import normal_zone
 from clew.errors import (
     BatchError,
     BoxFailed,
@@ -80,22 +83,29 @@ def open(
         )
     if lane not in LANES:
         raise NetworkError(f"no lane '{lane}'", details=[f"lanes: {', '.join(LANES)}"], hint=nearest(lane, LANES))
-    if not known_zone(time_zone):
+    zone = normal_zone(time_zone)
+    if zone is None:
         raise StoreSettings(f"no time zone '{time_zone}'", hint="a name like 'Europe/Paris', or '+02:00'")
     if spark is not None:
-        check_session(spark, time_zone)
-    settings = {"time_zone": time_zone, "ansi": True, "case_sensitive": False}
+        check_session(spark, zone)
     place = Path(path).absolute()  # Spark's processes need not be where this one is
     make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
+    settings = {"time_zone": zone if make else _spelt(place, zone), "ansi": True, "case_sensitive": False}
     opener = Store.create if make else Store.open
-    session = _Session(spark, time_zone)
-    plan = build_plan(network, SparkTyper(session), time_zone)
+    session = _Session(spark, zone)
+    plan = build_plan(network, SparkTyper(session), zone)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
     try:
         return Engine(plan, store, session, lane)
     except BaseException:
         store.close()
         raise
+
+
+def _spelt(place: Path, zone: str) -> str:
+    """The zone as the store spells it, if that is the same one."""
+    pinned = str(read_manifest(Layout(place))["settings"].get("time_zone", zone))
+    return pinned if normal_zone(pinned) == zone else zone
 
 
 class _Session:
@@ -118,10 +128,12 @@ class Engine:
         self._driver = DriverLane(Catalyst(session))
         self._runtime = Runtime(plan, store, recover(plan, store, self._driver), self._lane_for)
         self._deliveries = Deliveries(store, session)
+        self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 
     @property
     def _zone(self) -> str:
-        return str(self._store.settings["time_zone"])
+        pinned = str(self._store.settings["time_zone"])
+        return normal_zone(pinned) or pinned
 
     def _lane_for(self, rows: int) -> DriverLane | SparkLane:
         if self._lane == "driver" or (self._lane == "auto" and rows < SPARK_ROWS):
@@ -150,8 +162,9 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Let the store go. Nothing is lost: all that was fed is committed."""
-        self._store.close()
+        """Let the store go, once the epoch under way has ended. Nothing is lost: all that was fed is committed."""
+        with self._lock:
+            self._store.close()
 
     def __repr__(self) -> str:
         return f"<Engine of network '{self.network.name}' over '{self._store.layout.root}' at epoch {self.last_epoch}>"
@@ -169,12 +182,13 @@ class Engine:
     def feed_all(self, batches: Mapping[str, Any], *, id: str | None = None) -> Epoch:
         """Admit batches of several streams as one epoch; their tuples are merged by order."""
         self._check_streams(batches)
-        self._check_open()
+        if id is not None and not isinstance(id, str):
+            raise BatchError(f"an id is text, not {shown(id)}", hint=f"id={str(id)!r}")
+        if (repeated := self._repeated(id)) is not None:
+            return repeated
         if any(is_frame(batch) and batch.isStreaming for batch in batches.values()):
             return self._feed_streaming(batches, id)
-        if id is not None and (seen := self._store.seen(id)) is not None:
-            self._deliveries.deliver()
-            return Epoch(seen, {}, {}, repeated=True)
+        self._check_open()
         taken, refused = {}, {}
         with scratch(self._store) as folder:
             for name, batch in batches.items():
@@ -189,7 +203,7 @@ class Engine:
 
     def _scanned(self, frame: DataFrame, source: Source, folder: Path) -> Scan:
         try:
-            return scan(conform(frame, source), [source], folder)[source.name]
+            return scan(conform(frame, source), [source], folder, self._zone)[source.name]
         except failed_in_spark() as error:
             raise disk_full(error) or BatchError(
                 f"batch for stream '{source.name}' failed in Spark",
@@ -235,15 +249,19 @@ class Engine:
         is started again with the same sources goes on where it was; `finish()` is not implied.
         """
         self._check_streams(sources)
-        self._check_open()
         if not sources:
             raise BatchError("run was given no sources", details=[f"sources: {', '.join(self._plan.sources)}"])
         given = [t for t in (trigger, AVAILABLE_NOW if available_now else None, processing_time) if t is not None]
         if len(given) > 1:
             raise BatchError("run was given several triggers", details=[f"given: {', '.join(given)}"])
+        if self._deliveries.in_receiver:
+            hint = "it may feed(...); a run waits until it has returned"
+            raise BatchError("a receiver cannot start a run", hint=hint)
+        if given != [AVAILABLE_NOW]:  # what is there may all have been taken before the end
+            self._check_open()
         # Spark knows the sources of a query by their order: it must be the same in every run
         declared = {name: (self._plan.sources[name].source, sources[name]) for name in sorted(sources)}
-        streamer = Streamer(self.spark, self._store, self._epoch)
+        streamer = Streamer(self.spark, self._store, self._zone, self._epoch)
         return streamer.run(declared, given[0] if given else None, timeout_s)
 
     def advance(self, stream: str, to: Any) -> Epoch:
@@ -260,23 +278,41 @@ class Engine:
         return self._epoch(Arrival(advances={stream: number}))
 
     def finish(self) -> Epoch:
-        """End all sources: waiting tuples are admitted, value windows close, sorts flush, outer rows appear."""
-        self._check_open()
-        return self._epoch(Arrival(finish=True))
+        """End all sources: waiting tuples are admitted, value windows close, sorts flush, outer rows appear.
+
+        Finishing again does nothing.
+        """
+        with self._lock:
+            if self._runtime.memory.finished:
+                self._deliveries.deliver()
+                return Epoch(int(self._store.state.sources["finished"]), {}, {}, repeated=True)
+            return self._epoch(Arrival(finish=True))
+
+    def _repeated(self, id: str | None) -> Epoch | None:
+        """What feeding under an id gives if that was done before."""
+        with self._lock:
+            if id is None or (seen := self._store.seen(id)) is None:
+                return None
+            self._deliveries.deliver()
+            return Epoch(seen, {}, {}, repeated=True)
 
     def _epoch(self, arrival: Arrival) -> Epoch:
-        try:
-            done = self._runtime.epoch(arrival)
-        except failed_in_spark() as error:
-            raise disk_full(error) or BoxFailed(
-                f"epoch {self.last_epoch + 1} failed in Spark",
-                details=[first_line(error)],
-                hint="nothing of it is kept: feed it again",
-            ) from error
-        for text in done.warnings:
-            warnings.warn(text, FarAheadWarning, stacklevel=4)
-        self._deliveries.deliver()
-        return done
+        with self._lock:
+            if (repeated := self._repeated(arrival.id)) is not None:  # by another thread, in between
+                return repeated
+            self._check_open()
+            try:
+                done = self._runtime.epoch(arrival)
+            except failed_in_spark() as error:
+                raise disk_full(error) or BoxFailed(
+                    f"epoch {self.last_epoch + 1} failed in Spark",
+                    details=[first_line(error)],
+                    hint="nothing of it is kept: feed it again",
+                ) from error
+            for text in done.warnings:
+                warnings.warn(text, FarAheadWarning, stacklevel=4)
+            self._deliveries.deliver()
+            return done
 
     def _check_open(self) -> None:
         if self._runtime.memory.finished:
@@ -376,7 +412,8 @@ class Engine:
 
         `form`: the rows as a `"spark"` DataFrame, for any Spark writer, or as an `"arrow"` table. What was not
         delivered before a crash is delivered now; a receiver that remembers `epoch` is exact. If it raises, the
-        epoch stays committed, `DeliveryFailed` says so, and the same rows are handed over again next time.
+        epoch stays committed, `DeliveryFailed` says so, and the same rows are handed over again next time. It may
+        feed this engine: what comes of that is delivered after it has returned.
         """
         if output not in self._plan.stored:
             raise UnknownStream(
@@ -384,8 +421,9 @@ class Engine:
                 details=[f"outputs: {', '.join(self.network.outputs)}"],
                 hint=nearest(output, self._plan.stored),
             )
-        self._deliveries.add(name or output, output, to, form)
-        self._deliveries.deliver()
+        with self._lock:
+            self._deliveries.add(name or output, output, to, form)
+            self._deliveries.deliver()
 
 
 __all__ = ["Engine", "FarAheadWarning", "Run", "open"]

@@ -146,7 +146,29 @@ def test_values_of_a_frame_that_do_not_fit_reject_their_row(spark: SparkSession,
             ("null or NaN in order column 'ts'", "c"),
             ("null or NaN in key column 'id'", "d"),
         }
-        assert [json.loads(r.row)["ts"] for r in engine.rejected("s").collect() if "fit" in r.reason] == [2]
+        (misfit,) = (json.loads(r.row) for r in engine.rejected("s").collect() if "fit" in r.reason)
+        assert misfit == {"ts": 2, "id": 99999999999, "g": "b", "x": 2.0}
+
+
+def test_a_misfit_beside_a_time_that_python_cannot_hold_is_kept_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """The whole batch failed."""
+    net = clew.Network("times")
+    net.stream("s", "ts LONG, id INT, at TIMESTAMP, d DATE", order="ts", key="ts").output("o")
+    frame = spark.sql("SELECT 1.5D AS ts, 1e12D AS id, timestamp_seconds(400000000000) AS at, "
+                      "DATE'9999-12-31' + 366 AS d UNION ALL SELECT 2D, 2D, null, null")  # fmt: skip
+    with clew.open(tmp_path / "s", net, spark=spark) as engine:
+        assert engine.feed("s", frame).admitted == {"s": 1}
+        (row,) = engine.rejected("s").collect()
+        kept = json.loads(row.row)
+        assert (row.reason, kept["id"], kept["d"]) == ("column 'id' does not fit its type", 1e12, "10000-12-31")
+        assert kept["at"].startswith("14645-06-30T15:06:40")
+
+
+def test_a_frame_with_a_column_twice_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.sql("SELECT 1L AS ts, 2L AS TS, 1 AS id, 'a' AS g, 1.0D AS x")
+    said = r"batch for stream 's' has column 'ts' twice\n  hint: names are found in any case"
+    with clew.open(tmp_path / "s", small(), spark=spark) as engine, pytest.raises(BatchError, match=said):
+        engine.feed("s", frame)
 
 
 @pytest.mark.parametrize(
@@ -243,3 +265,33 @@ def test_the_time_zone_of_a_store_decides_what_its_boxes_say(spark: SparkSession
             engine.feed("s", rows)
             (row,) = engine.read("o").collect()
             assert (row.h, row.d.day) == (hour, day)
+
+
+def test_times_of_a_frame_of_another_session_are_taken_in_the_store_s_zone(spark: SparkSession, tmp_path: Path) -> None:
+    """They were read in the zone of the session that made the frame."""
+    net = clew.Network("times")
+    net.stream("s", "t TIMESTAMP, n TIMESTAMP_NTZ", order="t", key="t").output("o")
+    other = spark.newSession()
+    other.conf.set("spark.sql.session.timeZone", "America/New_York")
+    frame = other.sql("SELECT TIMESTAMP_NTZ'2024-06-01 12:00:00' AS t, TIMESTAMP'2024-06-01 12:00:00 UTC' AS n")
+    for zone, hour in (("UTC", 12), ("Asia/Tokyo", 3), ("+02:00", 10)):
+        with clew.open(tmp_path / str(hour), net, time_zone=zone) as engine:
+            engine.feed("s", frame)
+            (row,) = engine.read("o").toArrow().to_pylist()
+            assert row["t"].astimezone(dt.UTC) == dt.datetime(2024, 6, 1, hour, tzinfo=dt.UTC)
+            assert row["n"] == dt.datetime(2024, 6, 1, 24 - hour)
+
+
+def test_rows_that_waited_are_put_in_front_of_what_stays_in_files(spark: SparkSession, tmp_path: Path) -> None:
+    net = clew.Network("patient")
+    net.stream("s", "ts LONG, id INT, g STRING", order="ts", key=["ts", "id"], lateness=15).filter("id > 0").output("o")
+    found = []
+    for lane in ("spark", "driver"):
+        with clew.open(tmp_path / lane, net, spark=spark, lane=lane, durable=False) as engine:
+            for low, high in ((0, 100), (90, 300), (300, 500), (460, 700)):
+                rows = spark.range(low, high, 1, 3).selectExpr("id AS ts", "int(id % 7) AS id", "string(id % 5) AS g")
+                engine.feed("s", rows if lane == "spark" else rows.toArrow())
+            rejected = {(r.reason, r.row) for r in engine.rejected("s").collect()}
+            found.append((contents(engine._store), rejected, engine.late("s").count()))
+    assert found[0] == found[1]
+    assert (len(found[0][1]), found[0][2]) == (26, 24)

@@ -424,6 +424,8 @@ def test_a_batch_frame_is_no_source_and_a_frame_lacks_no_column(open_engine: Any
             engine.run({"s": spark.range(3)}, available_now=True)
         with pytest.raises(BatchError, match=r"batch for stream 's' lacks column 'x'"):
             engine.run({"s": rate(spark).drop("x")}, available_now=True)
+        with pytest.raises(BatchError, match=r"batch for stream 's' has column 'ts' twice"):
+            engine.run({"s": rate(spark).selectExpr("ts", "ts AS TS", "g", "x")}, available_now=True)
 
 
 def test_nothing_runs_behind_the_end(open_engine: Any, tmp_path: Path) -> None:
@@ -431,5 +433,9 @@ def test_nothing_runs_behind_the_end(open_engine: Any, tmp_path: Path) -> None:
     with open_engine() as engine:
         engine.run({"s": tmp_path / "in"}, available_now=True)
         engine.finish()
-        with pytest.raises(Finished, match=r"the sources have ended: finish\(\) was called"):
-            engine.run({"s": tmp_path / "in"}, available_now=True)
+        assert engine.run({"s": tmp_path / "in"}, available_now=True).epochs == 0
+        write(tmp_path / "in", "2.json", numbered(10, 10))
+        for options in ({"available_now": True}, {"processing_time": "1 second"}):
+            with pytest.raises(Finished, match=r"the sources have ended: finish\(\) was called"):
+                engine.run({"s": tmp_path / "in"}, **options)
+        assert engine.last_epoch == 2

@@ -9,8 +9,11 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clew.engine.admission import Admission, StreamState, admit, source_steps, stamp_streams
-from clew.engine.pieces import Batch
+from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
+from clew.engine.pieces import Batch, Form, Scan, write_pieces
 from clew.model.axis import axis_end
 from clew.model.runs import Runs
 from clew.network.boxes import Source
@@ -387,6 +390,85 @@ def test_admission_is_its_rules_in_plain_python(options: dict[str, Any], life: A
         assert len(made.rejects) == len(rejected)
         assert made.waiting == len(rules.pending)
         assert made.state.seq == len(rules.admitted)
+
+
+@settings(max_examples=300)
+@given(
+    life=st.lists(
+        st.tuples(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=8), st.integers(0, 6),
+                  st.booleans(), st.none() | st.none() | st.integers(-3, 3)),
+        max_size=7,
+    ),
+    lateness=st.sampled_from([0, 2, 7]),
+    far=st.lists(st.sampled_from([25, 10**9]), max_size=2),
+    pieces=st.integers(0, 4),
+)  # fmt: skip
+def test_rows_that_come_in_order_are_admitted_as_if_each_was_looked_at(
+    life: list[Any], lateness: int, far: list[int], pieces: int
+) -> None:
+    """In memory and in pieces, with rows waiting in front, behind and among them."""
+    src = source(lateness=lateness, max_ahead=10)
+    quick, plain = StreamState(), StreamState()
+    at = 0
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        for number, (found, step, ordered, moved) in enumerate(life):
+            at += step
+            rows = [{"ts": at + ts, "id": id, "x": None} for ts, id in found]
+            rows += [{"ts": ts, "id": 9, "x": None} for ts in far if number == 1]
+            if ordered:
+                rows = sorted({(r["ts"], r["id"]): r for r in rows}.values(), key=lambda r: (r["ts"], r["id"]))
+            table = pa.Table.from_pylist(rows, src.schema)
+            batch = in_pieces(src, table, folder, pieces) if pieces else Batch.of(src, table)
+            to = None if moved is None else at + moved
+            if needs_recent(quick, batch):
+                quick = replace(quick, recent=plain.recent, unread=False)
+            made = admit(src, quick, batch, now=NOW, advance=to)
+            with patch.context() as only:
+                only.setattr("clew.engine.admission._admit_as_it_stands", lambda *_: None)
+                expected = admit(src, plain, Batch.of(src, table), now=NOW, advance=to)
+            quick, plain = made.state, expected.state
+            assert made.rows.to_pylist() == expected.rows.to_pylist()
+            assert made.runs.orders().tolist() == expected.runs.orders().tolist()
+            assert sorted(map(str, made.late.to_pylist())) == sorted(map(str, expected.late.to_pylist()))
+            assert sorted(map(str, made.rejects)) == sorted(map(str, expected.rejects))
+            assert (made.waiting, made.warnings) == (expected.waiting, expected.warnings)
+            assert facts(quick) == facts(plain)
+
+
+def in_pieces(src: Source, table: pa.Table, folder: str, count: int) -> Batch:
+    form = Form.of(src)
+    cuts = [len(table) * i // count for i in range(count + 1)]
+    told = [write_pieces(folder, form, table.slice(lo, hi - lo)) for lo, hi in pairwise(cuts)]
+    return Scan.of(form, told).batch
+
+
+def facts(state: StreamState) -> tuple[Any, ...]:
+    waiting = state.pending.to_pylist() if state.pending is not None else []
+    return state.seq, state.first, state.progress, state.newest, waiting
+
+
+def test_rows_behind_waiting_ones_stay_in_their_files() -> None:
+    """All that came with a waiting row was read and sorted in memory."""
+    src = source(lateness=5)
+    with tempfile.TemporaryDirectory() as folder:
+        state = admit(src, StreamState(), in_pieces(src, table_of(src, range(20)), folder, 2), now=NOW).state
+        batch = in_pieces(src, table_of(src, range(17, 60)), folder, 4)
+        made = admit(src, state, batch, now=NOW)
+        assert made.batch.pieces[1:] == batch.pieces[1:]
+        assert orders(made) == list(range(15, 55))
+        assert [r.reason for r in made.rejects] == [f"duplicate key (ts={t}, id=1)" for t in (17, 18, 19)]
+
+
+def test_an_advance_backwards_forgets_no_key() -> None:
+    src = source()
+    with tempfile.TemporaryDirectory() as folder:
+        state = admit(src, StreamState(), in_pieces(src, table_of(src, range(9)), folder, 1), now=NOW).state
+        state = admit(src, state, Batch.of(src, src.schema.empty_table()), now=NOW, advance=3).state
+        assert needs_recent(state, Batch.of(src, table_of(src, [8])))
+
+
+def table_of(src: Source, at: Iterable[int]) -> pa.Table:
+    return pa.Table.from_pylist([{"ts": t, "id": 1, "x": None} for t in at], src.schema)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,15 @@ def test_a_name_given_in_two_cases_is_refused() -> None:
         taken(pa.table({"ts": [1], "TS": [2], "g": ["a"], "x": [1.0], "n": [1]}))
 
 
+def test_a_pandas_frame_with_a_column_twice_is_refused_by_name_if_the_stream_has_it() -> None:
+    frame = pd.DataFrame([[1, "a", 1.0, 1, 2]], columns=["ts", "g", "x", "n", "n"])
+    with pytest.raises(BatchError) as refused:
+        taken(frame)
+    assert str(refused.value) == "batch for stream 's' has column 'n' twice\n  hint: names are found in any case"
+    more = pd.DataFrame([[1, "a", 1.0, 1, 2, 3]], columns=["ts", "g", "x", "n", "more", "more"])
+    assert taken(more) == ([{"ts": 1, "g": "a", "x": 1.0, "n": 1}], [])
+
+
 @pytest.mark.parametrize("row", [5, "text", None, [1, 2], ("ts", 1)])
 def test_what_is_no_row_is_rejected_whole(row: Any) -> None:
     found, rejects = taken([{"ts": 1}, row])

@@ -343,8 +343,12 @@ def test_run_finishes_when_asked(file: Callable[[str], Path], tmp_path: Path) ->
     assert text.stdout.split() == ["output", "new", "rows", "hot", "5"]
     assert text.stderr.startswith("5 tuples admitted in 2 epochs, ")
     again = clew(*base)
-    assert again.exit_code == 1
-    assert again.stderr.startswith("Finished: the sources have ended")
+    assert (again.exit_code, again.stdout.split()) == (0, ["output", "new", "rows", "hot", "0"])
+    assert again.stderr.startswith("0 tuples admitted in 0 epochs, ")
+    csv(data, rows(0, 6))
+    more = clew(*base)
+    assert more.exit_code == 1
+    assert more.stderr.startswith("Finished: the sources have ended")
 
 
 @pytest.mark.parametrize(

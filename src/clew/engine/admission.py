@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from clew.engine.batches import Reject, row_json
+from clew.engine.far_ahead import Stand
 from clew.engine.pieces import Batch
 from clew.model.axis import Axis, Number, axis_end, axis_of, from_axis, span_of
 from clew.model.groups import codes_of, group_codes, sort_by
@@ -21,9 +23,6 @@ from clew.model.runs import Runs
 from clew.model.steps import Steps
 from clew.model.values import python_rows, python_value
 from clew.network.boxes import Source
-
-FAR = 1_000_000  # without max_ahead: times the span seen so far, beyond which a tuple is held back
-DAY = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,41 +68,74 @@ def admit(
 
 
 def needs_recent(state: StreamState, batch: Batch) -> bool:
-    """Whether admission can ask for keys that are only in the archive."""
-    if not state.unread:
+    """Whether admission can ask for keys that are only in the archive; what waits stands behind them all."""
+    if not state.unread or not len(batch):
         return False
-    runs = batch.runs if len(batch) else None
-    waits = state.pending is not None and len(state.pending) > 0
-    return waits or runs is None or state.progress is None or bool(runs.value[0] <= state.progress)
+    runs = batch.runs
+    return runs is None or state.progress is None or bool(runs.value[0] <= state.progress)
 
 
 def _admit_as_it_stands(source: Source, state: StreamState, batch: Batch, now: dt.datetime) -> Admission | None:
-    """The usual case: all rows stand by (order, key) behind what is there. None if a row needs to be looked at."""
-    waits = state.pending is not None and len(state.pending) > 0
-    if waits or not len(batch) or source.order not in source.key or batch.runs is None:
+    """The usual case: all rows stand by (order, key) behind what was admitted; those that waited are put among them.
+
+    None if a row needs to be looked at.
+    """
+    if not len(batch) or source.order not in source.key or batch.runs is None:
         return None
     runs, end = batch.runs, axis_end(_kind(source))
-    first, newest = runs.value[0].item(), runs.value[-1].item()
-    if first == -end or newest == end or (state.progress is not None and first < state.progress):
+    first, last = runs.value[0].item(), runs.value[-1].item()
+    if first == -end or last == end or (state.progress is not None and first < state.progress):
         return None
-    if _repeats(source, state.recent, batch) or _near(source, state, runs.value, now, None) < len(runs.value):
+    near, far = _waiting(source, state)
+    orders: Axis = np.append(runs.value, _axis(source, far))  # type: ignore[assignment]
+    if len(far) and orders[len(runs.value)] <= last:
         return None
-    newest = max(newest, newest if state.newest is None else state.newest)
+    if _stand(source, state, now).first_jump(orders) != len(runs.value):
+        return None
+    if not len(near) and _repeats(source, state.recent, batch):
+        return None
+    whole, runs, rejects = _put_among(source, state, near, batch, runs)
+    newest = max(last, last if state.newest is None else state.newest)
     count = runs.rows_to(_bound(source, newest, None))
-    pending, admitted = batch.slice(count, len(batch)).combine_chunks(), runs.first(count)
-    recent, unread = state.recent, batch.memory is None and count > 0
+    pending = pa.concat_tables([whole.slice(count, len(whole)), far]).combine_chunks()
+    admitted = runs.first(count)
+    recent, unread = state.recent, state.unread if not count else whole.memory is None
     if count and not unread:
-        recent = _recent(source, recent, batch.slice(int(admitted.starts[-1]), count), admitted.value[-1:])
+        recent = _recent(source, recent, whole.slice(int(admitted.starts[-1]), count), admitted.value[-1:])
     after = StreamState(
         state.seq + count,
-        first if state.first is None and count else state.first,
+        admitted.value[0].item() if state.first is None and count else state.first,
         _largest(state.progress, admitted.value, None),
         newest,
         None if unread else recent,
         pending,
         unread,
     )
-    return Admission(batch.first(count), admitted, source.schema.empty_table(), [], after, len(pending))
+    warnings = _warnings(source, orders, len(orders) - len(far))
+    return Admission(whole.first(count), admitted, source.schema.empty_table(), rejects, after, len(pending), warnings)
+
+
+def _waiting(source: Source, state: StreamState) -> tuple[pa.Table, pa.Table]:
+    """Those that wait for their elders, and those that are too far ahead."""
+    waiting = state.pending if state.pending is not None else source.schema.empty_table()
+    near = 0 if state.newest is None else int(np.searchsorted(_axis(source, waiting), state.newest, side="right"))
+    return waiting.slice(0, near), waiting.slice(near)
+
+
+def _put_among(
+    source: Source, state: StreamState, waiting: pa.Table, batch: Batch, runs: Runs
+) -> tuple[Batch, Runs, list[Reject]]:
+    """The waiting rows and the batch as one: only rows up to the last waiting order are sorted."""
+    if not len(waiting):
+        return batch, runs, []
+    rows, order, rejects = waiting, _axis(source, waiting), list[Reject]()
+    cut = batch.cut_behind(runs.rows_to(order[-1]))
+    if cut:
+        rows, order, fresh = _sorted(source, waiting, batch.slice(0, cut))
+        keep, rejects = _without_duplicates(source, rows, fresh, state.recent)
+        if rejects:
+            rows, order = rows.filter(pa.array(keep)), order[keep]
+    return batch.from_row(cut, rows), Runs.concat([Runs.of(order), runs.from_row(cut)]), rejects
 
 
 def _repeats(source: Source, recent: pa.Table | None, batch: Batch) -> bool:
@@ -134,9 +166,9 @@ def _admit_rows(
     keep, doubles = _without_duplicates(source, rows, fresh_ones, state.recent)
     if doubles:
         rejects += doubles
-        rows, order = rows.filter(pa.array(keep)), order[keep]
+        rows, order, fresh_ones = rows.filter(pa.array(keep)), order[keep], fresh_ones[keep]
     finishing = advance is not None and advance >= axis_end(kind)
-    far = len(order) if finishing else _near(source, state, order, now, advance)
+    far = len(order) if finishing else _stand(source, state, now, advance).believed(order, fresh_ones > 0)
     warnings = _warnings(source, order, far)
     newest = _largest(state.newest, order[:far], advance)
     bound = newest if newest is None or finishing else _bound(source, newest, advance)
@@ -145,7 +177,8 @@ def _admit_rows(
     progress = _largest(state.progress, order[:count], advance)
     first = state.first if state.first is not None or not count else order[0].item()
     recent = _recent(source, state.recent, admitted, order[:count])
-    after = StreamState(state.seq + count, first, progress, newest, recent, pending.combine_chunks())
+    unread = state.unread and not count
+    after = StreamState(state.seq + count, first, progress, newest, recent, pending.combine_chunks(), unread)
     taken = Batch.of(source, admitted)
     return Admission(taken, Runs.of(order[:count]), late, rejects, after, len(pending), warnings)
 
@@ -200,19 +233,22 @@ def _without_duplicates(
         return keep, []
     within = source.order not in source.key
     keys = list(source.key)
-    past = recent.select([*keys, source.order] if within else keys) if recent is not None else None
-    mine = rows.select([*keys, source.order] if within else keys)
-    both = pa.concat_tables([past, mine]) if past is not None else mine
-    offset = len(both) - len(mine)
-    codes = np.zeros(len(both), np.int64)
-    for key in keys:
-        column = codes_of(both.column(key))
-        codes = np.unique(codes * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1].astype(np.int64)
-    tie = fresh * len(rows) + _payload_ranks(source, rows, codes, offset)
+    names = [*keys, source.order] if within else keys
+    mine = rows.select(names)
+    past = mine.slice(0, 0) if recent is None else _repeatable(recent.select(names), mine, keys)
+    both = pa.concat_tables([past, mine])
+    offset = len(past)
+    codes = group_codes(both, keys)[0]
     when = _axis(source, both) if within else None
-    tie = np.concatenate([np.full(offset, -1), tie])
-    index = sort_by(codes, tie) if when is None else sort_by(codes, _ranks(when), tie)
-    same = np.append(False, codes[index][1:] == codes[index][:-1])
+    ranks = [codes] if when is None else [codes, _ranks(when)]
+    index = sort_by(*ranks)  # the past comes first, then what waited
+    same, equal = (
+        np.append(False, np.logical_and.reduce([r[index][1:] == r[index][:-1] for r in some]))
+        for some in (ranks[:1], ranks)
+    )
+    if equal.any():
+        tied = index[equal | np.append(equal[1:], False)]
+        index = sort_by(*ranks, _ties(source, rows, fresh, tied[tied >= offset] - offset, offset))
     if when is not None:
         same = _near_same_key(index, same, when, span_of(source.key_span or 0, _kind(source), "key_span"))
     repeated = index[same] - offset
@@ -224,15 +260,14 @@ def _without_duplicates(
     ]
 
 
-def _payload_ranks(source: Source, rows: pa.Table, codes: Ints, offset: int) -> Ints:
-    """Among new rows of one key the smallest by its other columns wins."""
-    mine = codes[offset:]
-    if len(np.unique(mine)) == len(mine):
-        return np.zeros(len(rows), np.int64)
-    rank = np.empty(len(rows), np.int64)
+def _ties(source: Source, rows: pa.Table, fresh: Ints, tied: Ints, offset: int) -> Ints:
+    """Among new rows of one key the smallest by its other columns wins; what was there before stays."""
+    ties = np.full(offset + len(rows), -1, np.int64)
+    some = rows.take(pa.array(tied))
     columns = [c for c in source.schema.names if c not in source.key] + list(source.key)
-    rank[sort_by(*(_exact_ranks(rows.column(c)) for c in columns))] = np.arange(len(rows))
-    return rank
+    best = tied[sort_by(*(_exact_ranks(some.column(c)) for c in columns))]
+    ties[offset + best] = fresh[best] * len(rows) + np.arange(len(best))
+    return ties
 
 
 def _exact_ranks(column: pa.ChunkedArray) -> Ints:
@@ -243,40 +278,34 @@ def _exact_ranks(column: pa.ChunkedArray) -> Ints:
     return codes * 2 - np.signbit(axis_of(column)[0]) if pa.types.is_floating(column.type) else codes
 
 
+def _repeatable(past: pa.Table, mine: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Those of the past keys, part for part, that stand in the batch: mostly few of many."""
+    for key in keys:
+        kind = mine.column(key).type
+        if not pa.types.is_nested(kind) and not pa.types.is_floating(kind):  # zeros of both signs are one key
+            past = past.filter(pc.is_in(past.column(key), mine.column(key).combine_chunks()))
+    return past
+
+
 def _near_same_key(index: Ints, same: Bools, when: Axis, span: Number) -> Bools:
-    """Same key and within the span of the last one kept."""
-    last: Number | None = None
-    out = np.zeros(len(index), np.bool_)
-    for i, at in enumerate(index):
-        if same[i] and last is not None and when[at] - last <= span:
-            out[i] = True
-        else:
-            last = when[at].item()
+    """Same key and within the span of the last one kept. Rows come by key, then order."""
+    at = when[index]
+    with np.errstate(over="ignore"):
+        step = at[1:] - at[:-1]  # below zero where it is too long for its type
+    close: Bools = same & np.append(False, (step >= 0) & (step <= span))[: len(same)]
+    out: Bools = close.copy()
+    last: Number = 0
+    for i in (np.flatnonzero(close[1:] & close[:-1]) + 1).tolist():  # the others stand behind one that is kept
+        if not close[i - 2]:
+            last = at[i - 2].item()
+        out[i] = at[i].item() - last <= span
+        last = last if out[i] else at[i].item()
     return out
 
 
-def _near(source: Source, state: StreamState, order: Axis, now: dt.datetime, advance: Number | None) -> int:
-    """How many of the ascending orders are near enough to their predecessor to be believed."""
-    if not len(order):
-        return 0
-    kind = _kind(source)
-    anchor = max([v for v in (state.progress, advance) if v is not None], default=order[0].item())
-    before = np.append(np.array([anchor], order.dtype), order[:-1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        gap = order.astype(np.float64) - np.maximum(before, anchor).astype(np.float64)
-    if source.max_ahead is not None:
-        limit = span_of(source.max_ahead, kind, "max_ahead")
-        far = gap > limit
-    elif pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        clock = pa.array([now], pa.timestamp("us", tz="UTC"))
-        today = axis_of(clock.cast(kind) if pa.types.is_date32(kind) else clock)[0][0]
-        far = (gap > span_of(DAY, kind, "max_ahead")) & (order > today + span_of(DAY, kind, "max_ahead"))
-    else:
-        start = state.first if state.first is not None else order[0].item()
-        seen = np.maximum(before, anchor).astype(np.float64) - float(start)
-        far = (seen > 0) & (gap > FAR * seen)
-    found = np.flatnonzero(far)
-    return int(found[0]) if len(found) else len(order)
+def _stand(source: Source, state: StreamState, now: dt.datetime, advance: Number | None = None) -> Stand:
+    reached = max([v for v in (state.progress, state.newest, advance) if v is not None], default=None)
+    return Stand(source, state.first, reached, state.seq, now)
 
 
 def _warnings(source: Source, order: Axis, far: int) -> list[str]:

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from clew.engine.zones import tz
 from clew.errors import BatchError, nearest
 from clew.model.types import type_name
 from clew.model.values import broken_text, python_rows, python_value
@@ -84,11 +84,11 @@ def _from_rows(rows: Sequence[Any], schema: pa.Schema, zone: str) -> tuple[pa.Ta
         if not isinstance(row, Mapping):
             rejects.append(Reject(row_json({"value": row}), f"not a row but {type(row).__name__}"))
             continue
-        named = row if row.keys() <= names else {_declared(str(k), schema): v for k, v in row.items()}
+        named = row if row.keys() <= names else {declared(str(k), schema): v for k, v in row.items()}
         if odd := sorted(named.keys() - names):
             hint = nearest(odd[0], schema.names)
             rejects.append(Reject(row_json(row), f"unknown column '{odd[0]}'" + (f"; {hint}" if hint else "")))
-        elif twice := _twice([_declared(str(k), schema) for k in row] if named is not row else ()):
+        elif twice := _twice([declared(str(k), schema) for k in row] if named is not row else ()):
             rejects.append(Reject(row_json(row), f"column '{twice}' is given twice"))
         else:
             good.append(named)
@@ -144,7 +144,7 @@ def _moment(value: Any, zone: str | None) -> Any:
         value = dt.datetime.fromisoformat(value)
     if isinstance(value, dt.datetime):
         if zone is not None:
-            value = value.replace(tzinfo=ZoneInfo(zone)) if value.tzinfo is None else value
+            value = value.replace(tzinfo=tz(zone)) if value.tzinfo is None else value
             return value.astimezone(dt.UTC)
         if value.tzinfo is not None:
             raise TypeError("a time with zone does not fit TIMESTAMP_NTZ")
@@ -154,18 +154,19 @@ def _moment(value: Any, zone: str | None) -> Any:
 
 
 def _from_pandas(frame: pd.DataFrame, schema: pa.Schema, stream: str, zone: str) -> tuple[pa.Table, list[Reject]]:
+    names = [declared(str(name), schema) for name in frame.columns]
+    check_columns(names, schema, stream)
+    named = frame.iloc[:, [names.index(name) for name in schema.names]].set_axis(schema.names, axis=1)
     try:
-        return _from_table(pa.Table.from_pandas(frame, preserve_index=False), schema, stream, zone)
+        return _from_table(pa.Table.from_pandas(named, preserve_index=False), schema, stream, zone)
     except pa.ArrowException:  # a column of several types: each row is looked at
-        named = frame.rename(columns={name: _declared(str(name), schema) for name in frame.columns})
-        _check_columns([str(name) for name in named.columns], schema, stream)
-        cells = named[schema.names].astype(object)
+        cells = named.astype(object)
         return _from_rows(cells.where(cells.notna(), None).to_dict("records"), schema, zone)
 
 
 def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> tuple[pa.Table, list[Reject]]:
-    table = table.rename_columns([_declared(n, schema) for n in table.column_names])
-    _check_columns(table.column_names, schema, stream)
+    table = table.rename_columns([declared(n, schema) for n in table.column_names])
+    check_columns(table.column_names, schema, stream)
     columns, reasons = [], dict[int, str]()
     for field in schema:
         column = table.column(field.name)
@@ -173,7 +174,7 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> t
             column = column.cast(column.type.value_type)
         if column.type != field.type:
             _check_kinds(column.type, field, stream)
-            column = _in_zone(column, field, zone)
+            column = in_zone(column, field, zone)
         try:
             columns.append(column.cast(field.type))
         except pa.ArrowException:
@@ -190,7 +191,7 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> t
     return fitted.filter(pa.array(keep)), rejects
 
 
-def _check_columns(found: Sequence[str], schema: pa.Schema, stream: str) -> None:
+def check_columns(found: Sequence[str], schema: pa.Schema, stream: str) -> None:
     """`BatchError` unless each column of the schema is there, once."""
     if twice := _twice([n for n in found if n in schema.names]):
         raise BatchError(f"batch for stream '{stream}' has column '{twice}' twice", hint="names are found in any case")
@@ -203,11 +204,17 @@ def _check_columns(found: Sequence[str], schema: pa.Schema, stream: str) -> None
         )
 
 
-def _in_zone(column: pa.ChunkedArray, field: pa.Field, zone: str) -> pa.ChunkedArray:
-    """Times without a zone as times of `zone`, if the field has one; of two readings the earlier, as Spark takes it."""
-    naive = pa.types.is_timestamp(column.type) and column.type.tz is None
-    if not naive or not pa.types.is_timestamp(field.type) or field.type.tz is None:
+def in_zone(column: pa.ChunkedArray, field: pa.Field, zone: str) -> pa.ChunkedArray:
+    """Times without a zone as times of `zone`, if the field has one, and the other way round.
+
+    Of two readings it is the earlier, as Spark takes it.
+    """
+    if not pa.types.is_timestamp(column.type) or not pa.types.is_timestamp(field.type):
         return column
+    if (column.type.tz is None) == (field.type.tz is None):
+        return column
+    if field.type.tz is None:
+        return pc.local_timestamp(column.cast(pa.timestamp(column.type.unit, zone)))
     made = pc.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
     other = pc.not_equal(pc.local_timestamp(made), column)  # times that a clock has skipped
     skipped = pc.fill_null(other, False).combine_chunks()
@@ -263,7 +270,7 @@ def _twice(names: Sequence[str]) -> str | None:
     return next((n for i, n in enumerate(names) if n in names[:i]), None)
 
 
-def _declared(name: str, schema: pa.Schema) -> str:
+def declared(name: str, schema: pa.Schema) -> str:
     return next((n for n in schema.names if n.lower() == name.lower()), name)
 
 

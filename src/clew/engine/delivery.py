@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class Deliveries:
     def __init__(self, store: Store, session: Callable[[], SparkSession]) -> None:
         self._store, self._session = store, session
         self._receivers: list[_Delivery] = []
+        self._thread: int | None = None  # the one that delivers
 
     def add(self, name: str, output: str, to: Receiver, form: str) -> None:
         if form not in ("spark", "arrow"):
@@ -65,6 +67,22 @@ class Deliveries:
 
         `DeliveryFailed` if one raises: it is tried again next time; the others are served first.
         """
+        if self.in_receiver:  # it has fed; what came of that follows when it has returned
+            return
+        self._thread = threading.get_ident()
+        try:
+            done = -1
+            while done < (done := self._store.state.epoch):
+                self._serve_all()
+        finally:
+            self._thread = None
+
+    @property
+    def in_receiver(self) -> bool:
+        """Whether it is a receiver that is calling."""
+        return self._thread == threading.get_ident()
+
+    def _serve_all(self) -> None:
         failed: list[ClewError] = []
         for receiver in self._receivers:
             try:

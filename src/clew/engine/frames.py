@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clew.engine.batches import row_json
+from clew.engine.batches import check_columns, declared, in_zone, row_json
 from clew.engine.pieces import Form, Scan, write_pieces
-from clew.errors import BatchError, nearest
+from clew.errors import BatchError
 from clew.model.types import type_name
+from clew.model.values import python_rows
 from clew.network.boxes import Source
 
 if TYPE_CHECKING:
@@ -29,22 +30,21 @@ def is_frame(value: object) -> bool:
 
 
 def conform(frame: DataFrame, source: Source) -> DataFrame:
-    """The frame with the stream's columns in the stream's types, and `_bad_N` marks where a value did not fit."""
+    """The frame with the stream's columns in the stream's types, and in `_bad_N` the values that did not fit.
+
+    Times with and without a zone are left as they are: Spark would convert them in its session's zone.
+    """
     from pyspark.sql import functions as f
 
-    found = {c.lower(): (c, t) for c, t in frame.dtypes}
+    names = [declared(name, source.schema) for name in frame.columns]
+    check_columns(names, source.schema, source.name)
+    found = dict(zip(names, frame.dtypes, strict=True))
     columns, marks = [], []
     for i, field in enumerate(source.schema):
         wanted = type_name(field.type)
-        if field.name.lower() not in found:
-            raise BatchError(
-                f"batch for stream '{source.name}' lacks column '{field.name}'",
-                details=[f"it has: {', '.join(frame.columns)}", f"the stream has: {', '.join(source.schema.names)}"],
-                hint=nearest(field.name, frame.columns),
-            )
-        name, kind = found[field.name.lower()]
+        name, kind = found[field.name]
         column = f.col(f"`{name}`")
-        if kind == wanted:
+        if kind == wanted or {kind, wanted} == {"timestamp", "timestamp_ntz"}:
             columns.append(column.alias(field.name))
             continue
         if not _castable(kind, wanted):
@@ -54,35 +54,37 @@ def conform(frame: DataFrame, source: Source) -> DataFrame:
             )
         fitted = column.try_cast(wanted)
         columns.append(fitted.alias(field.name))
-        marks.append((column.isNotNull() & fitted.isNull()).alias(f"_bad_{i}"))
+        if kind != "void":
+            marks.append(f.when(fitted.isNull(), column).alias(f"_bad_{i}"))
     return frame.select(*columns, *marks)
 
 
 def _castable(kind: str, wanted: str) -> bool:
     numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-    return (
-        (kind.startswith(numbers) and wanted.startswith(numbers))
-        or kind == "void"
-        or {kind, wanted} == {"timestamp", "timestamp_ntz"}
-    )
+    return (kind.startswith(numbers) and wanted.startswith(numbers)) or kind == "void"
 
 
-def scan(frame: DataFrame, sources: Sequence[Source], folder: Path) -> dict[str, Scan]:
-    """Write a frame's rows as pieces. A frame of several streams has a column `_stream` and a struct per stream."""
+def scan(frame: DataFrame, sources: Sequence[Source], folder: Path, zone: str) -> dict[str, Scan]:
+    """Write a frame's rows as pieces. A frame of several streams has a column `_stream` and a struct per stream.
+
+    A time without a zone, where the stream has one, is taken in `zone`.
+    """
     forms = {s.name: Form.of(s) for s in sources}
-    rows = frame.mapInArrow(scanner(str(folder), list(forms.values())), "told string").collect()
+    rows = frame.mapInArrow(scanner(str(folder), list(forms.values()), zone), "told string").collect()
     told = [t for row in rows for t in json.loads(row.told)]
     return {name: Scan.of(form, (t for t in told if t["stream"] == name)) for name, form in forms.items()}
 
 
-def scanner(folder: str, forms: list[Form]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def scanner(
+    folder: str, forms: list[Form], zone: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that each task of a scan runs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         gathered = [b for b in batches if b.num_rows]
         if gathered:
             table = pa.Table.from_batches(gathered)
-            told = [_fitted(folder, form, part) for form, part in _by_stream(table, forms)]
+            told = [_fitted(folder, form, part, zone) for form, part in _by_stream(table, forms)]
             yield pa.RecordBatch.from_arrays([pa.array([json.dumps(told)], pa.string())], ["told"])
 
     return task
@@ -99,15 +101,18 @@ def _by_stream(table: pa.Table, forms: list[Form]) -> Iterator[tuple[Form, pa.Ta
             yield form, pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
 
 
-def _fitted(folder: str, form: Form, table: pa.Table) -> dict[str, object]:
-    """Set the rows aside that a cast could not take; write the others."""
+def _fitted(folder: str, form: Form, table: pa.Table, zone: str) -> dict[str, object]:
+    """Set the rows aside that a cast could not take, with what they held; write the others."""
+    names = form.schema.names
     rejects: list[tuple[str, str]] = []
-    marks = [c for c in table.column_names if c.startswith("_bad_")]
+    marks = {names[int(c[5:])]: table.column(c) for c in table.column_names if c.startswith("_bad_")}
+    table = table.select(names)
     if marks:
-        bad = np.logical_or.reduce([np.asarray(table.column(c).fill_null(False)) for c in marks])
-        for row in table.filter(pa.array(bad)).to_pylist():
-            columns = [form.schema.names[int(c[5:])] for c in marks if row[c]]
-            plain = {k: v for k, v in row.items() if not k.startswith("_bad_")}
-            rejects.append((row_json(plain), f"column '{columns[0]}' does not fit its type"))
+        bad = np.logical_or.reduce([np.asarray(held.is_valid()) for held in marks.values()])
+        held = pa.table(marks).filter(pa.array(bad))
+        for row, misfits in zip(python_rows(table.filter(pa.array(bad))), python_rows(held), strict=True):
+            misfits = {name: value for name, value in misfits.items() if value is not None}
+            rejects.append((row_json(row | misfits), f"column '{next(iter(misfits))}' does not fit its type"))
         table = table.filter(pa.array(~bad))
-    return write_pieces(folder, form, table.select(form.schema.names).cast(form.schema), rejects)
+    columns = [in_zone(table.column(field.name), field, zone) for field in form.schema]
+    return write_pieces(folder, form, pa.table(columns, table.column_names).cast(form.schema), rejects)

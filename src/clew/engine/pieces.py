@@ -99,6 +99,24 @@ class Batch:
             return Batch(self.form, rows, (), self.memory.slice(0, rows))
         return Batch(self.form, rows, self.pieces)
 
+    def cut_behind(self, row: int) -> int:
+        """The first place at or behind a row where the batch can be cut: anywhere in memory, else between pieces."""
+        ends = np.cumsum([0, *(p.rows for p in self.pieces)])
+        return row if self.memory is not None else int(ends[np.searchsorted(ends, row)])
+
+    def from_row(self, start: int, head: pa.Table) -> Batch:
+        """The rows from a cut on, behind others; of a batch in pieces these too become a file."""
+        rows = len(head) + self.rows - start
+        if self.memory is not None:
+            return Batch(self.form, rows, (), pa.concat_tables([head, self.memory.slice(start)]))
+        ends = np.cumsum([p.rows for p in self.pieces])
+        rest = self.pieces[int(np.searchsorted(ends, start, side="right")) :]
+        if len(head):
+            folder = next(str(Path(p.runs).parent) for p in self.pieces if p.runs is not None)
+            order = axis_of(head.column(self.form.order))[0]
+            rest = (_piece(folder, self.form, head, order, write_arrow(folder, head)), *rest)
+        return Batch(self.form, rows, rest)
+
     @cached_property
     def runs(self) -> Runs | None:
         """The runs of the orders if all rows stand strictly by (order, key) and none lacks a part of either."""

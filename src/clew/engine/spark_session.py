@@ -6,26 +6,25 @@ import atexit
 import contextlib
 import logging
 import os
-import re
 import shutil
 import site
 import sys
 import sysconfig
 import tempfile
-import zoneinfo
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from clew.engine import machine
+from clew.engine.catalyst import first_line
 from clew.engine.java import Java, find_java, shim
+from clew.engine.zones import UTC_NAMES
 from clew.errors import JavaMissing, StoreSettings
-
-UTC_NAMES = frozenset({"utc", "etc/utc", "z", "gmt", "etc/gmt", "+00:00", "etc/uct", "zulu", "etc/zulu"})
 
 WORKING_CONF = {
     # with it on, a kernel does not run in the partitions that a filter has emptied, and windows stay open
@@ -56,16 +55,6 @@ def pinned_conf(time_zone: str) -> dict[str, str]:
         "spark.sql.storeAssignmentPolicy": "ANSI",
         "spark.sql.timestampType": "TIMESTAMP_LTZ",
     }
-
-
-def known_zone(name: str) -> bool:
-    """Whether Spark and Arrow know this time zone: a name, or an offset."""
-    if name.lower() in UTC_NAMES:
-        return True
-    try:
-        return bool(re.fullmatch(r"[+-]\d\d:\d\d", name) or zoneinfo.ZoneInfo(name))
-    except (ValueError, OSError, LookupError):
-        return False
 
 
 def check_session(spark: SparkSession, time_zone: str) -> None:
@@ -131,8 +120,8 @@ def local_session(
     with _environment(_launch_env(java)):
         try:
             spark = builder.getOrCreate()
-        except (PySparkException, OSError) as problem:
-            raise _not_started(java, memory or default_memory()) from problem
+        except (PySparkException, Py4JError, OSError) as problem:
+            raise _not_started(java, memory or default_memory(), problem) from problem
     if not verbose:
         # pyspark prints every failed query, as JSON or with a traceback, besides raising it
         for name in ("SQLQueryContextLogger", "py4j.clientserver"):
@@ -213,9 +202,16 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _not_started(java: Java, memory: str) -> JavaMissing:
+def _not_started(java: Java, memory: str, problem: Exception) -> JavaMissing:
+    found = [f"Java {java.version} from {java.origin}: {java.home}", f"heap: {memory}", *java.notes]
+    if isinstance(problem, Py4JError):  # Java runs, and has told why it does not go on
+        return JavaMissing(
+            "Spark could not start in its Java process",
+            details=[first_line(problem), *found],
+            hint="`clew doctor` shows what Java finds here",
+        )
     return JavaMissing(
         "Spark's Java process ended before it was ready",
-        details=[f"Java {java.version} from {java.origin}: {java.home}", f"heap: {memory}", *java.notes],
+        details=found,
         hint="`clew doctor` shows what Java finds here; a smaller `memory=` may help",
     )

@@ -56,10 +56,11 @@ class Run:
 
 @dataclass(eq=False)
 class Streamer:
-    """One run of a query over sources; `feed` makes an epoch of an arrival."""
+    """One run of a query over sources; `feed` makes an epoch of an arrival, in whose `zone` times without one are."""
 
     spark: SparkSession
     store: Store
+    zone: str
     feed: Callable[[Arrival], Epoch]
     told: Run = field(default_factory=Run)
     failure: BaseException | None = None
@@ -150,17 +151,16 @@ class Streamer:
     def _scan(self, frame: DataFrame, sources: Mapping[str, tuple[Source, Any]], folder: Path) -> dict[str, Scan]:
         from pyspark.sql import functions as f
 
-        zone = str(self.store.settings["time_zone"])
         rows = [source for source, given in sources.values() if is_frame(given)]
         found: dict[str, Scan] = {}
         if len(rows) < len(sources):
             names = _file_names(frame, [name for name, (_, given) in sources.items() if not is_frame(given)])
             for name, uris in names.items():
                 source, given = sources[name]
-                found[name] = Files(source, Path(given), as_paths(uris), zone).scan(self.spark, folder)
+                found[name] = Files(source, Path(given), as_paths(uris), self.zone).scan(self.spark, folder)
         if rows:
             mine = frame.where(f.col(STREAM).isin([s.name for s in rows])) if found else frame
-            found |= scan(mine, rows, folder)
+            found |= scan(mine, rows, folder, self.zone)
         return found
 
     def _frame(self, source: Source, given: Any) -> DataFrame:
@@ -169,7 +169,12 @@ class Streamer:
                 raise BatchError(
                     f"source '{source.name}' is a batch DataFrame", hint="use feed(...) for it, or spark.readStream"
                 )
-            return conform(given, source)
+            try:
+                return conform(given, source)
+            except failed_in_spark() as error:
+                raise SourceFailed(
+                    f"source '{source.name}' is a DataFrame that Spark cannot read", details=[first_line(error)]
+                ) from error
         if not isinstance(given, str | Path):
             raise BatchError(
                 f"source '{source.name}' is {type(given).__name__}", hint="give a streaming DataFrame or a path"

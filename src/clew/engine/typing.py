@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from clew.engine.catalyst import failed_in_spark, first_line
 from clew.engine.plan import Columns
-from clew.errors import SchemaError, TypeProblem
+from clew.errors import BoxFailed, SchemaError, TypeProblem
 from clew.model.schema import schema_text
 from clew.model.types import parse_type, type_name
 from clew.network.boxes import Box
@@ -26,7 +27,15 @@ class SparkTyper:
     def __call__(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
         from pyspark.errors import AnalysisException, ParseException
 
-        empty = self._session().createDataFrame([], spark_schema(schema))
+        try:
+            empty = self._session().createDataFrame([], spark_schema(schema))
+        except failed_in_spark() as error:
+            raise BoxFailed(
+                f"box '{box.name}' cannot be looked at: Spark failed",
+                details=[first_line(error)],
+                hint="the types of its expressions need a session that runs",
+                at=box.at or None,
+            ) from error
         kinds = []
         for name, sql in columns:
             try:

@@ -59,3 +59,8 @@ class Runs:
             return self
         count = int(np.searchsorted(self.until, rows, side="left")) + 1 if rows else 0
         return Runs(self.value[:count], np.minimum(self.until[:count], rows))
+
+    def from_row(self, row: int) -> Runs:
+        """The runs of the rows from this one on."""
+        skipped = int(np.searchsorted(self.until, row, side="right"))
+        return Runs(self.value[skipped:], self.until[skipped:] - row)
