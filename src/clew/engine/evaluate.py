@@ -51,6 +51,15 @@ class StepMetrics:
     lane: str = "driver"
 
 
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """What a stateless step did: how many rows it left, and those on which it failed."""
+
+    step: Stateless
+    rows_out: int
+    refused: tuple[Refused, ...]
+
+
 @dataclass(eq=False)
 class KernelResult(Generic[Flow]):
     flow: Flow
@@ -58,6 +67,7 @@ class KernelResult(Generic[Flow]):
     state: State
     late: tuple[Refused, ...]
     rejected: tuple[Refused, ...]
+    ran: tuple[Ran, ...] = ()  # stateless steps that had waited for the kernel
 
 
 class Lane(Protocol[Flow]):
@@ -66,7 +76,9 @@ class Lane(Protocol[Flow]):
     name: str
 
     def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Flow: ...
-    def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Refused, ...]]: ...
+    def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Ran, ...]]:
+        """The step's flow, and which steps have run; one that is not shared may wait for the next."""
+
     def kernel(
         self, step: KernelStep, state: State, flows: list[Flow], progress: list[Steps]
     ) -> KernelResult[Flow]: ...
@@ -111,9 +123,10 @@ def evaluate(plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxSt
     for step in plan.steps.values():
         started = time.perf_counter()
         run.step(step)
-        metrics = run.result.metrics[step.name]
-        metrics.ms = (time.perf_counter() - started) * 1000
+        run.result.metrics[step.name].ms = (time.perf_counter() - started) * 1000
     result = run.result
+    for name, metrics in result.metrics.items():
+        metrics.rows_in = sum(result.metrics[parent].rows_out for parent in plan.steps[name].inputs)
     result.states = BoxStates(
         {name: run.kernel_states.get(name, {}) for name in plan.kernels},
         {**states.progress, **{k: s.end for k, s in run.from_rows.items() if s.end is not None}},
@@ -132,20 +145,18 @@ class _Run(Generic[Flow]):
     def step(self, step: Step) -> None:
         metrics = self.result.metrics[step.name] = StepMetrics(lane=self.lane.name)
         flows = [self.result.flows[name] for name in step.inputs]
-        metrics.rows_in = sum(self.lane.count(f) for f in flows)
         if isinstance(step, SourceStep):
-            self.result.flows[step.name] = self.sources.flows[step.name]
+            flow = self.result.flows[step.name] = self.sources.flows[step.name]
+            metrics.rows_out = self.lane.count(flow)
         elif isinstance(step, Stateless):
             asked = bool(self._columns_asked(step))
             shared = asked or len(self.plan.consumers[step.name]) != 1 or step.name in self.plan.stored.values()
-            flow, refused = self.lane.stateless(step, flows[0], shared)
-            self.result.flows[step.name] = flow
-            self._keep(self.result.rejected, step.box, refused)
+            self.result.flows[step.name], ran = self.lane.stateless(step, flows[0], shared)
+            self._ran(ran)
         elif isinstance(step, KernelStep):
             self._kernel(step, flows, metrics)
         for column in self._columns_asked(step):
             self.progress(step.name, column)
-        metrics.rows_out = self.lane.count(self.result.flows[step.name])
 
     def _kernel(self, step: KernelStep, flows: list[Flow], metrics: StepMetrics) -> None:
         state = self.states.kernels.get(step.name) or step.kernel.empty()
@@ -155,10 +166,17 @@ class _Run(Generic[Flow]):
         self.result.flows[step.name] = made.flow
         self.result.named[step.name] = made.named
         self.kernel_states[step.name] = made.state
+        self._ran(made.ran)
         self._keep(self.result.late, step.box, made.late)
         self._keep(self.result.rejected, step.box, made.rejected)
+        metrics.rows_out = self.lane.count(made.flow)
         metrics.state_rows = sum(len(t) for t in made.state.values())
         metrics.state_bytes = sum(t.nbytes for t in made.state.values())
+
+    def _ran(self, ran: tuple[Ran, ...]) -> None:
+        for each in ran:
+            self.result.metrics[each.step.name].rows_out = each.rows_out
+            self._keep(self.result.rejected, each.step.box, each.refused)
 
     def _keep(self, where: dict[str, list[Refused]], box: str, refused: tuple[Refused, ...]) -> None:
         found = [r for r in refused if len(r.rows)]

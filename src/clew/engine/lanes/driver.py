@@ -11,7 +11,7 @@ from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.catalyst import Catalyst
-from clew.engine.evaluate import KernelResult, Named
+from clew.engine.evaluate import KernelResult, Named, Ran
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless, compiled, plain_name
 from clew.expressions.compile import Evaluated
@@ -31,9 +31,10 @@ class DriverLane:
     def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Rows:
         return stored.source_rows(stream, batch.table, stamps.array(), first_seq)
 
-    def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Refused, ...]]:
+    def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Ran, ...]]:
         del shared
-        return run_stateless(step, flow) if step.on_arrow else self._catalyst.run(step, flow)
+        rows, refused = run_stateless(step, flow) if step.on_arrow else self._catalyst.run(step, flow)
+        return rows, (Ran(step, len(rows), refused),)
 
     def kernel(self, step: KernelStep, state: State, flows: list[Rows], progress: list[Steps]) -> KernelResult[Rows]:
         made = step.kernel.run(state, flows, progress)
