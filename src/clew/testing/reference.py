@@ -64,7 +64,7 @@ class Told:
     rows: list[Made]
     inner: list[Made] = field(default_factory=list)
     late: list[tuple[int, int]] | None = None  # places in its input; None: not said
-    rejected: list[tuple[int, Row]] | None = None
+    rejected: list[tuple[int, Row]] | None = None  # with the stamp; None: not said
 
 
 def interpret(network: Network, admitted: Admitted) -> dict[str, Told]:
@@ -163,8 +163,13 @@ class _Interpreter:
             both = [*left.rows[x["_n"]].values.values(), *(other[c] for c in kept)]
             return dict(zip(schema.names, both, strict=True))
 
+        rejected: list[tuple[int, Row]] = []
+
         def where(x: Mapping[str, Any], y: Mapping[str, Any]) -> bool:
-            return box.where is None or evaluate(box.where, schema, values(x, y)) == (True, False)
+            value, failed = (True, False) if box.where is None else evaluate(box.where, schema, values(x, y))
+            if failed:
+                rejected.append((max(x["_stamp"], y["_stamp"]), values(x, y)))
+            return value is True and not failed
 
         pairs = join.reference(
             _on_axis(left, box.on[0]), _on_axis(right, box.on[1]),
@@ -178,7 +183,9 @@ class _Interpreter:
             made_of = ((0, a.stamp, a.pos), *([(1, b.stamp, b.pos)] if b else []))
             ident = _mix_pair(a.ident, b.ident if b else 0)
             rows.append(Made(values(x, y), stamp, 0, ident, made_of, origin))
-        return self._kernel(schema, rows)
+        told = self._kernel(schema, rows)
+        told.rejected = rejected
+        return told
 
     def _resample(self, box: Resample) -> Told:
         first, second = (self.told[name] for name in box.inputs)
