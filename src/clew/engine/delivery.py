@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from clew.archive.disk import write_over
@@ -16,7 +15,7 @@ from clew.archive.layout import folder_name
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.stored import EPOCH
-from clew.errors import ClewError, DeliveryFailed, DuplicateName, NetworkError, StoreError
+from clew.errors import DeliveryFailed, DuplicateName, NetworkError, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,40 +62,44 @@ class Deliveries:
     def deliver(self) -> None:
         """Hand on what has been committed and not been delivered, epoch by epoch, to every receiver.
 
-        `DeliveryFailed` if one raises: it is tried again next time; the others are served first.
+        `DeliveryFailed` if one raises, or cannot be served: it is tried again next time; the others are served first.
         """
-        failed: list[ClewError] = []
+        failed: list[DeliveryFailed] = []
         for receiver in self._receivers:
             try:
                 self._serve(receiver)
-            except (DeliveryFailed, StoreError) as error:
+            except DeliveryFailed as error:
                 failed.append(error)
         if failed:
             raise failed[0] from failed[0].__cause__
 
     def _serve(self, receiver: _Delivery) -> None:
-        done, folder = self._served(receiver), self._store.state.streams.get(receiver.output)
-        if folder is None or folder.epoch <= done:
-            return
-        rows = self._store.read_table(receiver.output, ranges={EPOCH: (done + 1, None)})
-        visible = [n for n in rows.column_names if not n.startswith("_")]
-        for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
-            self._hand(receiver, rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible), epoch)
-            self._mark(receiver, epoch)
-
-    def _hand(self, receiver: _Delivery, rows: pa.Table, epoch: int) -> None:
-        given = rows if receiver.form == "arrow" else self._session().createDataFrame(rows)
+        epoch = self._store.state.epoch
         try:
-            receiver.to(given, epoch)
-        except Exception as error:
-            raise DeliveryFailed(
-                f"delivery '{receiver.name}' of output '{receiver.output}' failed at epoch {epoch}",
-                details=[
-                    f"cause: {type(error).__name__}: {first_line(error)}",
-                    f"all epochs up to {self._store.state.epoch} are committed: do not feed them again",
-                ],
-                hint="its rows from this epoch on are delivered again with the next epoch, or at the next open",
-            ) from error
+            done, folder = self._served(receiver), self._store.state.streams.get(receiver.output)
+            if folder is None or folder.epoch <= done:
+                return
+            epoch = done + 1
+            rows = self._store.read_table(receiver.output, ranges={EPOCH: (epoch, None)})
+            visible = [n for n in rows.column_names if not n.startswith("_")]
+            for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
+                new = rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible)
+                receiver.to(new if receiver.form == "arrow" else self._session().createDataFrame(new), epoch)
+                self._mark(receiver, epoch)
+        except Exception as error:  # whatever it is, the epochs stand, and the other receivers are to be served
+            raise self._failed(receiver, epoch, error) from error
+
+    def _failed(self, receiver: _Delivery, epoch: int, error: Exception) -> DeliveryFailed:
+        details, hint = (error.details, error.hint) if isinstance(error, StoreError) else ((), None)
+        return DeliveryFailed(
+            f"delivery '{receiver.name}' of output '{receiver.output}' failed at epoch {epoch}",
+            details=[
+                f"cause: {type(error).__name__}: {first_line(error)}",
+                *details,
+                f"all epochs up to {self._store.state.epoch} are committed: do not feed them again",
+            ],
+            hint=hint or "its rows from this epoch on are delivered again with the next epoch, or at the next open",
+        )
 
     def _path(self, receiver: _Delivery) -> Path:
         return self._store.layout.root / "_deliveries" / f"{folder_name(receiver.name)}.json"

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from clew.archive.buckets import write_bucket
+from clew.archive.disk import writing
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
@@ -50,7 +51,8 @@ class SparkLane:
     def __init__(self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int) -> None:
         self._session, self._driver, self._partitions = session, driver, partitions
         self._folder = scratch / uuid.uuid4().hex
-        self._folder.mkdir(parents=True)
+        with writing("rows of this epoch", self._folder):
+            self._folder.mkdir(parents=True)
         self._slice_rows = SLICE_ROWS
         self._beside = ThreadPoolExecutor(1, "clew-archive")
         self._unclaimed: dict[Future[list[FileEntry]], Path] = {}
@@ -154,7 +156,8 @@ class SparkLane:
         self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int, derived: bool
     ) -> list[FileEntry]:
         folder = store.layout.folder("streams", name)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing("a bucket", folder):
+            folder.mkdir(parents=True, exist_ok=True)
         arguments, seq = [], first_seq
         for part in flow.parts:
             arguments.append((str(folder), part, seq, epoch, derived))
