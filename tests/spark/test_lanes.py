@@ -100,6 +100,30 @@ def test_rejected_rows_and_counts_are_those_of_their_boxes_in_whichever_lane(
     assert {"name='good'", "name='ratio'"} <= named
 
 
+@pytest.mark.parametrize("lane", ["driver", "spark"])
+def test_windows_that_fail_are_told_in_the_users_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    net = clew.Network("words")
+    ticks = net.stream("s", "t LONG, g STRING, p LONG, v LONG", order="t", key="t")
+    both = ticks.window(rows=2, by="g", name="w").agg(vwap="sum(p * v) / sum(v)", top="sum( p )")
+    both.filter("vwap > 0").output("o")
+    large = [{"t": t, "g": "a", "p": 2**62, "v": 1} for t in (1, 2)]
+    empty = [{"t": t, "g": "b", "p": 1, "v": 0} for t in (3, 4)]
+    found = run(net, [{"s": large + empty}], tmp_path / "s", lane=lane)
+    row = '{"g": "a", "sum(p * v)": null, "sum(v)": 2, "top": null}'
+    assert found["rejected"] == [
+        ("name='w'", f"reason={reason!r}", f"row={row!r}", f"_stamp={stamp}")
+        for reason, row, stamp in (
+            ("DIVIDE_BY_ZERO in 'sum(p * v) / sum(v)'", '{"g": "b", "sum(p * v)": 0, "sum(v)": 0, "top": 2}', 4),
+            ("sum( p ) is beyond BIGINT", row, 2),
+            ("sum(p * v) is beyond BIGINT", row, 2),
+        )
+    ]
+
+
 def test_lanes_may_alternate_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = every_box(["join_where", "tuple_window", "landmark", "count_window", "sort"])
     expected = run(net, life(), tmp_path / "driver")

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
 
 import pyarrow as pa
 
 from clew.errors import ClewError, NetworkError, TypeProblem
-from clew.expressions.aggregates import AggregatePlan, split_aggregates
+from clew.expressions.aggregates import AggregateCall, AggregatePlan, in_users_words, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
 from clew.model.axis import is_orderable, span_of
-from clew.model.rows import Bools
+from clew.model.rows import Bools, Rows
 from clew.model.types import type_name
 from clew.network.boxes import (
     Apply,
@@ -37,7 +37,7 @@ from clew.network.boxes import (
 from clew.network.drawing import box_json
 from clew.network.network import Network
 from clew.operators.apply import ApplyKernel
-from clew.operators.base import Kernel
+from clew.operators.base import Kernel, Refused
 from clew.operators.drop import DropKernel
 from clew.operators.join import JoinKernel
 from clew.operators.resample import ResampleKernel
@@ -88,6 +88,13 @@ class Stateless(Step):
     zone: str
     condition: str | None = None
     columns: Columns | None = None
+    calls: tuple[AggregateCall, ...] = field(default=(), compare=False)  # whose results are columns of the input
+
+    def refused(self, rows: Rows, reasons: Iterable[str]) -> Refused:
+        """Input rows on which it failed, in the user's words."""
+        names = users_columns(rows.table.column_names, self.calls)
+        said = tuple(in_users_words(reason, self.calls) for reason in reasons)
+        return Refused(rows.with_table(rows.table.rename_columns(names)), said)
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -221,7 +228,7 @@ class _Builder:
         kernel = window_kernel(box.window, box.by, plan.calls, ready.schema)
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name,), kernel.schema, kernel)
         self.steps[step.name] = step
-        self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after))
+        self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after, plan.calls))
 
     def _resample(self, box: Resample) -> None:
         rows, ticks = self._inputs(box)
@@ -236,7 +243,7 @@ class _Builder:
         kernel = ResampleKernel(box.on, within, box.by, plan.calls, (ready.schema, ticks.schema))
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name, ticks.name), kernel.schema, kernel)
         self.steps[step.name] = step
-        self._end(self._projection(box.name, box, step, _keep(ticks.schema.names) + plan.after))
+        self._end(self._projection(box.name, box, step, _keep(ticks.schema.names) + plan.after, plan.calls))
 
     def _join(self, box: Join) -> None:
         left, right = self._inputs(box)
@@ -317,10 +324,19 @@ class _Builder:
         self.steps[step.name] = step
         return step
 
-    def _projection(self, name: str, box: Box, parent: Step, columns: Columns) -> Stateless:
-        types = self._types(columns, parent.schema, box)
+    def _projection(
+        self, name: str, box: Box, parent: Step, columns: Columns, calls: tuple[AggregateCall, ...] = ()
+    ) -> Stateless:
+        try:
+            types = self._types(columns, parent.schema, box)
+        except TypeProblem as error:
+            said, *details = (in_users_words(text, calls) for text in (error.message, *error.details))
+            raise TypeProblem(said, details=details, hint=error.hint, at=error.at) from error
         fields = [pa.field(out, kind) for (out, _), kind in zip(columns, types, strict=True)]
-        return Stateless(name, box.name, (parent.name,), pa.schema(fields), parent.schema, self.zone, columns=columns)
+        words = tuple(replace(call, user=None) for call in calls)
+        return Stateless(
+            name, box.name, (parent.name,), pa.schema(fields), parent.schema, self.zone, columns=columns, calls=words
+        )
 
     def _types(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
         found = [compiled(sql, schema, self.zone) for _, sql in columns]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from clew.expressions.aggregates import split_aggregates
+from clew.expressions.aggregates import AggregateCall, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, compile_expression, is_monotone_in
 from clew.model.axis import INFINITE, axis_end, axis_of, from_axis, is_float_axis, is_orderable, span_of
 from clew.network.boxes import Apply, Box, Drop, Filter, Join, Map, Resample, Sort, Source, Union, Window
@@ -208,7 +208,7 @@ class _Interpreter:
             rows.append(Made({**asks.values, **results}, stamp, 0, asks.ident, made_of, origin))
         calls = [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
         after = (*((n, f"`{n}`") for n in second.schema.names), *plan.after)
-        return self._results(box, pa.schema([*second.schema, *calls]), rows, after, rejected)
+        return self._results(box, pa.schema([*second.schema, *calls]), rows, after, rejected, plan.calls)
 
     # --- windows ---
 
@@ -230,7 +230,7 @@ class _Interpreter:
         fields = [ready.schema.field(b) for b in box.by]
         fields += [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
         after = (*((b, f"`{b}`") for b in box.by), *plan.after)
-        told = self._results(box, pa.schema(fields), rows, after, rejected)
+        told = self._results(box, pa.schema(fields), rows, after, rejected, plan.calls)
         told.late = late
         return told
 
@@ -250,12 +250,15 @@ class _Interpreter:
         return Told(_schema_of(kept, parent.schema), rows), rejected
 
     def _results(
-        self, box: Box, schema: pa.Schema, rows: list[Made], after: Sequence[tuple[str, str]], rejected: Any
-    ) -> Told:
+        self, box: Box, schema: pa.Schema, rows: list[Made], after: Sequence[tuple[str, str]], rejected: Any,
+        calls: Sequence[AggregateCall],
+    ) -> Told:  # fmt: skip
         inner = self._kernel(schema, rows)
         self.inner_schemas[box.name], self.after[box.name] = schema, dict(after)
         out, failed = _projected(rows, after, schema)
-        return Told(_schema_of(after, schema), out, inner.rows, rejected=[*rejected, *failed])
+        names = users_columns(schema.names, calls)
+        told_of = [(stamp, dict(zip(names, row.values(), strict=True))) for stamp, row in failed]
+        return Told(_schema_of(after, schema), out, inner.rows, rejected=[*rejected, *told_of])
 
     # --- progress ---
 

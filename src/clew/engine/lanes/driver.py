@@ -76,7 +76,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
         keep, seen = made.keep(rows.table)
         if seen.failed is None or not seen.failed.any():
             return rows.filter(keep), ()
-        return rows.filter(keep & ~seen.failed), (_refused(rows, [(step.condition, seen)]),)
+        return rows.filter(keep & ~seen.failed), (_refused(step, rows, [(step.condition, seen)]),)
     columns, failures = [], []
     for name, sql in step.columns or ():
         plain = _plain_column(sql, rows.table)
@@ -94,7 +94,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
     if not failures:
         return made_rows, ()
     bad = _any_failed(failures)
-    return made_rows.filter(~bad), (_refused(rows, failures),)
+    return made_rows.filter(~bad), (_refused(step, rows, failures),)
 
 
 def _plain_column(sql: str, table: pa.Table) -> pa.ChunkedArray | None:
@@ -108,10 +108,10 @@ def _any_failed(failures: list[tuple[str, Evaluated]]) -> Bools:
     return failed
 
 
-def _refused(rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
+def _refused(step: Stateless, rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
     bad = _any_failed(failures)
     reasons = []
     for i in np.flatnonzero(bad).tolist():
         sql, seen = next((s, e) for s, e in failures if e.failed is not None and e.failed[i])
         reasons.append(f"{seen.reason(i)} in '{sql}'")
-    return Refused(rows.filter(bad), tuple(reasons))
+    return step.refused(rows.filter(bad), reasons)
