@@ -13,7 +13,7 @@ import pyarrow as pa
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine.pieces import Batch
-from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
+from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled, rule
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, column_at, is_orderable
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
@@ -185,7 +185,7 @@ class _Run(Generic[Flow]):
 
     def _columns_asked(self, step: Step) -> list[str]:
         """Columns whose progress follows from this step's rows alone, so that it must be seen in every epoch."""
-        return [key.split("\0")[1] for key in asked_of_rows(self.plan) if key.split("\0")[0] == step.name]
+        return sorted(column for name, column in self.plan.asked_of_rows if name == step.name)
 
     # --- progress ---
 
@@ -252,38 +252,3 @@ def _joined(axis: Axis, end: Number) -> Axis:
 
 def _point(value: Number) -> Axis:
     return np.array([value], np.float64) if isinstance(value, float) else np.array([value], np.int64)
-
-
-def rule(step: Step, column: str) -> list[tuple[str, str]] | None:
-    """Which progress this one follows, as (step, column); None: the largest value of the step's own rows."""
-    if isinstance(step, Stateless):
-        how, name = step.source_of(column)
-        return None if how == "rows" else [(step.inputs[0], str(name))]
-    if isinstance(step, KernelStep):
-        return [(step.inputs[port], c) for port, c in step.progress_inputs(column)] or None
-    return None
-
-
-def asked_of_rows(plan: Plan) -> tuple[str, ...]:
-    """All (step, column) whose progress is the largest value emitted and that some kernel goes by."""
-    cached = plan.__dict__.get("_asked")
-    if cached is None:
-        found: set[str] = set()
-        stack = [
-            (name, column)
-            for step in plan.kernels.values()
-            for name, column in zip(step.inputs, step.kernel.progress_on, strict=True)
-            if column is not None
-        ]
-        while stack:
-            name, column = stack.pop()
-            step = plan.steps[name]
-            if isinstance(step, SourceStep) and column == step.source.order:
-                continue
-            follows = rule(step, column)
-            if follows is None:
-                found.add(f"{name}\0{column}")
-            else:
-                stack.extend(follows)
-        cached = plan.__dict__["_asked"] = tuple(sorted(found))
-    return cached

@@ -110,10 +110,11 @@ class Stateless(Step):
         if self.columns is None:
             return "same", column
         sql = dict(self.columns)[column]
+        known = compiled(sql, self.input_schema, self.zone) is not None
         for name in self.input_schema.names:
             if plain_name(sql).lower() == name.lower():
                 return "same", name
-            if self.on_arrow and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
+            if known and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
                 return "monotone", name
         return "rows", None
 
@@ -161,6 +162,38 @@ class Plan:
     @cached_property
     def sources(self) -> dict[str, SourceStep]:
         return {n: s for n, s in self.steps.items() if isinstance(s, SourceStep)}
+
+    @cached_property
+    def asked_of_rows(self) -> frozenset[tuple[str, str]]:
+        """All (step, column) whose progress is the largest value emitted and that some kernel goes by."""
+        found: set[tuple[str, str]] = set()
+        stack = [
+            (name, column)
+            for step in self.kernels.values()
+            for name, column in zip(step.inputs, step.kernel.progress_on, strict=True)
+            if column is not None
+        ]
+        while stack:
+            name, column = stack.pop()
+            step = self.steps[name]
+            if isinstance(step, SourceStep) and column == step.source.order:
+                continue
+            follows = rule(step, column)
+            if follows is None:
+                found.add((name, column))
+            else:
+                stack.extend(follows)
+        return frozenset(found)
+
+
+def rule(step: Step, column: str) -> list[tuple[str, str]] | None:
+    """Which progress this one follows, as (step, column); None: the largest value of the step's own rows."""
+    if isinstance(step, Stateless):
+        how, name = step.source_of(column)
+        return None if how == "rows" else [(step.inputs[0], str(name))]
+    if isinstance(step, KernelStep):
+        return [(step.inputs[port], c) for port, c in step.progress_inputs(column)] or None
+    return None
 
 
 def build_plan(network: Network, typer: Typer, zone: str = "UTC") -> Plan:
@@ -398,4 +431,5 @@ __all__ = [
     "build_plan",
     "compiled",
     "fingerprints",
+    "rule",
 ]
