@@ -20,6 +20,11 @@ from tests.spark.every_box import BOXES, every_box, life, one_box, rows, sources
 from tests.spark.lanes import Task, distribute_everything, stray_files, tasks_here
 
 import clew
+from clew.engine.catalyst import Catalyst
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.lanes.slices import SLICE_ROWS
+from clew.engine.lanes.spark import SparkLane
+from clew.engine.lanes.tasks import tasks_at_once
 from clew.errors import BoxFailed
 from clew.network.stream import Stream
 from clew.testing.laws import act, contents, run, same
@@ -47,6 +52,23 @@ def test_how_many_partitions_there_are_changes_nothing(
     tasks_here(monkeypatch)
     monkeypatch.setattr("clew.session.PARTITIONS", partitions)
     same(expected, run(net, life(), tmp_path / "tasks", lane="spark"), f"{partitions} partitions")
+
+
+TASKS = [(10, 1, 4), (10, 64, 4), (10**6, 1, 4), (10**6, 8, 8), (10**6, 64, 20), (10**8, 64, 64)]
+
+
+@pytest.mark.parametrize(("rows", "at_once", "tasks"), TASKS)
+def test_tasks_are_as_many_as_rows_and_cores_make_worthwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, tasks: int
+) -> None:
+    monkeypatch.setattr("clew.engine.lanes.spark.tasks_at_once", lambda _: at_once)
+    lane = SparkLane(lambda: None, DriverLane(Catalyst(lambda: None)), tmp_path, None)  # type: ignore[arg-type,return-value]
+    assert lane._tasks(rows) == tasks
+    assert lane._even(rows) == min(SLICE_ROWS, -(-rows // tasks))
+
+
+def test_a_session_says_how_many_tasks_it_runs_at_once(spark: SparkSession) -> None:
+    assert tasks_at_once(spark) == spark.sparkContext.defaultParallelism == 2
 
 
 def good(s: Stream) -> Stream:

@@ -12,6 +12,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from clew.engine.arrow_files import Held, decoded, map_arrow, write_arrow
 from clew.engine.evaluate import KernelResult, Named, Ran
 from clew.engine.lanes.driver import DriverLane, run_stateless
 from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices, handed_on
-from clew.engine.lanes.tasks import run_tasks
+from clew.engine.lanes.tasks import run_tasks, tasks_at_once
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
 from clew.model.rows import Ints, Rows, Stamps
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL = 100_000  # rows below which a step runs in the driver
+FEWEST_TASKS = 4  # into which rows are cut that do not run there
+TASK_ROWS = 50_000  # rows for which one more task is worth it, where there is a core for it
 
 Did = tuple[int, tuple[Refused, ...]]
 """What a stateless step did on one slice: how many rows it left, and those on which it failed."""
@@ -48,8 +51,10 @@ class SparkLane:
 
     name = "spark"
 
-    def __init__(self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int) -> None:
-        self._session, self._driver, self._partitions = session, driver, partitions
+    def __init__(
+        self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int | None
+    ) -> None:
+        self._session, self._driver, self._fixed = session, driver, partitions
         self._folder = scratch / uuid.uuid4().hex
         with writing("rows of this epoch", self._folder):
             self._folder.mkdir(parents=True)
@@ -167,9 +172,17 @@ class SparkLane:
 
     # --- parts ---
 
+    def _tasks(self, rows: int) -> int:
+        """How many tasks are worth it for so many rows: no result depends on it."""
+        return self._fixed or max(FEWEST_TASKS, min(self._parallel, rows // TASK_ROWS))
+
+    @cached_property
+    def _parallel(self) -> int:
+        return tasks_at_once(self._session())
+
     def _even(self, rows: int) -> int:
-        """Slices no larger than SLICE_ROWS, and enough of them for every partition to have work."""
-        return max(1, min(self._slice_rows, -(-rows // self._partitions)))
+        """Slices no larger than SLICE_ROWS, and enough of them for every task to have work."""
+        return max(1, min(self._slice_rows, -(-rows // self._tasks(rows))))
 
     def _in_file(self, rows: Rows) -> Slice:
         return Slice(Held(write_arrow(self._folder, rows.to_table().combine_chunks())), 0, len(rows))
@@ -202,7 +215,7 @@ class SparkLane:
     def _distributed(
         self, step: KernelStep, state: State, flows: list[Slices], progress: list[Steps]
     ) -> tuple[list[Emission], tuple[Ran, ...]]:
-        count, folder = self._partitions, str(self._folder)
+        count, folder = self._tasks(sum(f.stored_rows for f in flows)), str(self._folder)
         jobs = [
             (folder, part, flow.pending, step.kernel.keys[port], count, port)
             for port, flow in enumerate(flows)
