@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SPARK_ROWS = 200_000  # an epoch of at least so many rows runs as Spark jobs, unless told otherwise
-PARTITIONS = 4
+PARTITIONS: int | None = None  # of a kernel's groups in such an epoch; None: by its rows and the session's cores
 LANES = ("auto", "driver", "spark")
 
 log = logging.getLogger("clew")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.fault.engines import opened
 
 import clew
-from clew.errors import DeliveryFailed, DuplicateName, NetworkError, StoreError, UnknownStream
+from clew.errors import DeliveryFailed, DuplicateName, NetworkError, UnknownStream
 
 Seen = list[tuple[int, list[int]]]
 
@@ -100,13 +101,66 @@ def test_a_damaged_mark_is_named(tmp_path: Path) -> None:
         feed(engine, 0)
         mark = tmp_path / "s" / "_deliveries" / "even.json"
         mark.write_text("{")
-        with pytest.raises(StoreError, match="the store has a damaged file") as caught:
+        with pytest.raises(DeliveryFailed) as caught:
             feed(engine, 2)
-        assert caught.value.details[0] == f"file: {mark}"
+        assert str(caught.value) == (
+            "delivery 'even' of output 'even' failed at epoch 2\n"
+            "  cause: StoreError: the store has a damaged file\n"
+            f"  file: {mark}\n"
+            "  cause: JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)\n"
+            "  all epochs up to 2 are committed: do not feed them again\n"
+            "  hint: delete it: then all epochs of 'even' are delivered to 'even' again"
+        )
         mark.unlink()
         seen: Seen = []
         engine.deliver("even", into(seen), form="arrow")
     assert seen == [(1, [0]), (2, [2])]
+
+
+def no_space(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "at", ["clew.engine.delivery.write_over", "pathlib.Path.mkdir", "clew.engine.delivery.pc.equal"]
+)
+def test_what_fails_around_a_receiver_leaves_the_epoch_and_the_other_receivers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    seen, other = Seen(), Seen()
+    with opened(tmp_path / "s", network()) as engine:
+        engine.deliver("even", into(seen), form="arrow")
+        engine.deliver("odd", into(other), form="arrow")
+        real, calls = engine._deliveries._serve, []
+
+        def first_fails(receiver: Any) -> None:
+            with monkeypatch.context() as patch:
+                if not calls:
+                    patch.setattr(at, no_space)
+                calls.append(receiver.name)
+                real(receiver)
+
+        monkeypatch.setattr(engine._deliveries, "_serve", first_fails)
+        with pytest.raises(DeliveryFailed) as caught:
+            feed(engine, 0, 1)
+        assert str(caught.value) == (
+            "delivery 'even' of output 'even' failed at epoch 1\n"
+            "  cause: OSError: [Errno 28] No space left on device\n"
+            "  all epochs up to 1 are committed: do not feed them again\n"
+            "  hint: its rows from this epoch on are delivered again with the next epoch, or at the next open"
+        )
+        assert (engine.last_epoch, other) == (1, [(1, [1])])
+        feed(engine, 2)
+    assert seen[-2:] == [(1, [0]), (2, [2])]
+
+
+def test_a_frame_that_spark_cannot_make_fails_its_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(tmp_path / "s", network()) as engine:
+        engine.deliver("even", into([]))
+        monkeypatch.setattr(engine._deliveries, "_session", no_space)
+        with pytest.raises(DeliveryFailed, match="delivery 'even' of output 'even' failed at epoch 1"):
+            feed(engine, 0)
+        assert engine.last_epoch == 1
 
 
 @pytest.mark.parametrize(

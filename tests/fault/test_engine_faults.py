@@ -24,6 +24,10 @@ import clew
 from clew.archive import buckets, checkpoint, disk
 from clew.archive.faults import STEPS
 from clew.archive.store import Store
+from clew.engine.catalyst import Catalyst
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.lanes.spark import SparkLane
+from clew.engine.position import Position
 from clew.errors import Fenced, NotAStore, StoreError, StoreFull, StoreInUse
 from clew.testing import without_cache
 from clew.testing.laws import Contents, contents, same
@@ -279,8 +283,12 @@ def _full_file(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(disk, "_write_temporary", no_space)
 
 
+def _full_folder(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("pathlib.Path.mkdir", no_space)
+
+
 FULL = [_full_bucket, _full_third_bucket, _full_sync, _full_record, _full_checkpoint, _full_checkpoint_table,
-        _full_file]  # fmt: skip
+        _full_file, _full_folder]  # fmt: skip
 
 
 @pytest.mark.parametrize("full", FULL, ids=lambda f: f.__name__.removeprefix("_full_"))
@@ -300,6 +308,15 @@ def test_a_full_disk_costs_one_try(
         same(undisturbed, contents(engine._store), "after a full disk")
     with engines.opened(tmp_path / "s") as engine:
         same(undisturbed, contents(engine._store), "after a full disk and a restart")
+
+
+def test_a_full_disk_is_said_as_such_before_an_epoch_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = DriverLane(Catalyst(no_space))
+    monkeypatch.setattr("pathlib.Path.mkdir", no_space)
+    with pytest.raises(StoreFull, match="the disk is full: cannot write rows of this epoch"):
+        SparkLane(no_space, driver, tmp_path / "epochs", 4)
+    with pytest.raises(StoreFull, match="the disk is full: cannot write where a run goes on"):
+        Position(("s",), tmp_path / "_streaming" / "s").take({"s": "a folder"})
 
 
 # --- cut off inside an epoch ---

@@ -16,9 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.property.networks import Case, cases
+from tests.spark.lanes import distribute_everything, tasks_here
 
 from clew.engine import runtime
 from clew.testing import check_arrival, check_reference, check_restart, check_split_invariance, without_cache
+from clew.testing.laws import run, same
 
 THOROUGH = bool(os.environ.get("CLEW_THOROUGH"))
 EXAMPLES = 2000 if THOROUGH else 40
@@ -66,3 +68,14 @@ def test_restarts_at_every_epoch_boundary_change_nothing(case: Case, checkpoints
         patch.setattr(runtime, "CHECKPOINT_ROWS", checkpoints[0])
         patch.setattr(runtime, "CHECKPOINT_EPOCHS", checkpoints[1])
         check_restart(case.network, case.actions, place, damage=without_cache if cache else None)
+
+
+@common
+@given(case=cases())
+def test_both_lanes_hold_the_same(case: Case) -> None:
+    with folder() as place, pytest.MonkeyPatch.context() as patch:
+        expected = run(case.network, case.actions, place / "driver")
+        distribute_everything(patch)
+        tasks_here(patch)
+        patch.setattr("clew.session.local_session", lambda **_: None)
+        same(expected, run(case.network, case.actions, place / "tasks", lane="spark"), "lanes")

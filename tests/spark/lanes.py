@@ -32,6 +32,7 @@ def tasks_here(patch: pytest.MonkeyPatch, run: Callable[[Task, Any], Any] | None
         return [json.loads(json.dumps(run(t, a) if run else t(a))) for t, a in sent]
 
     patch.setattr(f"{SPARK}.run_tasks", run_tasks)
+    patch.setattr(f"{SPARK}.tasks_at_once", lambda _: 1)
     return sizes
 
 

@@ -20,7 +20,13 @@ from tests.spark.every_box import BOXES, every_box, life, one_box, rows, sources
 from tests.spark.lanes import Task, distribute_everything, stray_files, tasks_here
 
 import clew
+from clew.engine.catalyst import Catalyst
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.lanes.slices import SLICE_ROWS
+from clew.engine.lanes.spark import SparkLane
+from clew.engine.lanes.tasks import tasks_at_once
 from clew.errors import BoxFailed
+from clew.network.stream import Stream
 from clew.testing.laws import act, contents, run, same
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +52,98 @@ def test_how_many_partitions_there_are_changes_nothing(
     tasks_here(monkeypatch)
     monkeypatch.setattr("clew.session.PARTITIONS", partitions)
     same(expected, run(net, life(), tmp_path / "tasks", lane="spark"), f"{partitions} partitions")
+
+
+TASKS = [(10, 1, 4), (10, 64, 4), (10**6, 1, 4), (10**6, 8, 8), (10**6, 64, 20), (10**8, 64, 64)]
+
+
+@pytest.mark.parametrize(("rows", "at_once", "tasks"), TASKS)
+def test_tasks_are_as_many_as_rows_and_cores_make_worthwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int, tasks: int
+) -> None:
+    monkeypatch.setattr("clew.engine.lanes.spark.tasks_at_once", lambda _: at_once)
+    lane = SparkLane(lambda: None, DriverLane(Catalyst(lambda: None)), tmp_path, None)  # type: ignore[arg-type,return-value]
+    assert lane._tasks(rows) == tasks
+    assert lane._even(rows) == min(SLICE_ROWS, -(-rows // tasks))
+
+
+def test_a_session_says_how_many_tasks_it_runs_at_once(spark: SparkSession) -> None:
+    assert tasks_at_once(spark) == spark.sparkContext.defaultParallelism == 2
+
+
+def good(s: Stream) -> Stream:
+    """Two boxes that fail on some rows and leave out others, one behind the other."""
+    return s.filter("10 / id > 1", name="good").map("ts", "id", "g", ratio="60 / (id - 3)", name="ratio")
+
+
+BEHIND: dict[str, Callable[[Stream, Stream], Stream]] = {
+    "kernel": lambda s, _: s.window(rows=4, by="g", name="box").agg(n="count(*)", r="sum(10 / (id - 5))"),
+    "kernel_that_combines": lambda s, _: s.window(span=6, by="g", name="box").agg(n="count(*)", r="sum(10 / (id - 5))"),
+    "kernel_without_keys": lambda s, _: s.sort("id", slack=4, name="box"),
+    "kernel_of_two_inputs": lambda s, t: s.join(good_too(t), within=2, by="g", suffix="_t", name="box"),
+    "kernel_twice": lambda s, _: s.join(s, within=2, by="g", suffix="_t", name="box"),
+    "map_of_spark": lambda s, _: s.map("ts", mark="sha2(coalesce(g, ''), 256)", name="box"),
+    "output": lambda s, _: s,
+}
+
+
+def good_too(t: Stream) -> Stream:
+    return t.filter("10 / id > 2", name="good_too").map("ts", "g", near="60 / (id - 4)", name="near")
+
+
+def measured(engine: clew.Engine) -> list[tuple[str, int, int]]:
+    boxes = engine.progress(1).groupby("box")[["rows_in", "rows_out"]].sum()
+    return [(str(box), int(row["rows_in"]), int(row["rows_out"])) for box, row in boxes.iterrows()]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+def test_rejected_rows_and_counts_are_those_of_their_boxes_in_whichever_lane(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: str
+) -> None:
+    net = clew.Network("rejected")
+    s, t = sources(net, lateness=2)
+    BEHIND[behind](good(s), t).output("o")
+    spark = request.getfixturevalue("spark") if behind.endswith("_of_spark") else None
+    found = {}
+    for lane in ("driver", "spark"):
+        if lane == "spark":
+            distribute_everything(monkeypatch)
+            if spark is None:
+                tasks_here(monkeypatch)
+        counts = []
+        with clew.open(tmp_path / lane, net, durable=False, lane=lane, spark=spark) as engine:
+            for action in life(3):
+                act(engine, action)
+                counts.append(measured(engine))
+            found[lane] = contents(engine._store), counts
+    same(found["driver"][0], found["spark"][0], "lanes")
+    assert found["driver"][1] == found["spark"][1]
+    named = {row[0] for row in found["driver"][0]["rejected"]}
+    assert {"name='good'", "name='ratio'"} <= named
+
+
+@pytest.mark.parametrize("lane", ["driver", "spark"])
+def test_windows_that_fail_are_told_in_the_users_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    net = clew.Network("words")
+    ticks = net.stream("s", "t LONG, g STRING, p LONG, v LONG", order="t", key="t")
+    both = ticks.window(rows=2, by="g", name="w").agg(vwap="sum(p * v) / sum(v)", top="sum( p )")
+    both.filter("vwap > 0").output("o")
+    large = [{"t": t, "g": "a", "p": 2**62, "v": 1} for t in (1, 2)]
+    empty = [{"t": t, "g": "b", "p": 1, "v": 0} for t in (3, 4)]
+    found = run(net, [{"s": large + empty}], tmp_path / "s", lane=lane)
+    row = '{"g": "a", "sum(p * v)": null, "sum(v)": 2, "top": null}'
+    assert found["rejected"] == [
+        ("name='w'", f"reason={reason!r}", f"row={row!r}", f"_stamp={stamp}")
+        for reason, row, stamp in (
+            ("DIVIDE_BY_ZERO in 'sum(p * v) / sum(v)'", '{"g": "b", "sum(p * v)": 0, "sum(v)": 0, "top": 2}', 4),
+            ("sum( p ) is beyond BIGINT", row, 2),
+            ("sum(p * v) is beyond BIGINT", row, 2),
+        )
+    ]
 
 
 def test_lanes_may_alternate_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

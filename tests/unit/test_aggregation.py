@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clew.errors import TypeProblem, UnknownColumn
-from clew.expressions.aggregates import AggregateCall, UserFunction
+from clew.expressions.aggregates import AggregateCall, UserFunction, call_text
 from clew.model.types import TIMESTAMP
-from clew.operators.aggregation import aggregate, call_text, final, is_bounded, merge, partial, result_type
+from clew.operators.aggregation import aggregate, final, is_bounded, merge, partial, result_type
 from clew.operators.aggregation.extrema import extreme
 from clew.operators.aggregation.reference import reference
 from clew.operators.aggregation.wavelet import count_below, kth_smallest

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from clew.errors import ClewError, NetworkError
-from clew.expressions.aggregates import AggregateCall, AggregatePlan, UserFunction, split_aggregates
+from clew.expressions.aggregates import (
+    AggregateCall,
+    AggregatePlan,
+    UserFunction,
+    in_users_words,
+    split_aggregates,
+    users_columns,
+)
 from clew.expressions.functions import AGGREGATES, OTHER_AGGREGATES
 
 
@@ -28,6 +35,19 @@ def test_arguments_calls_and_results_are_shared_among_outputs() -> None:
         AggregateCall("_a2", "count"),
     )
     assert plan.after == (("o0", "_a0/_a1"), ("o1", "_a0 + 1"), ("o2", "_a2"), ("o3", "_a2"))
+
+
+def test_calls_and_messages_are_told_in_the_users_words() -> None:
+    calls = split("sum(price * volume) / sum(distinct_ones)", "SUM( price * volume )", "last(x) ignore nulls").calls
+    assert [(c.text, c.shown, c.output) for c in calls] == [
+        ("sum(price * volume)", ("price * volume",), "o1"),
+        ("sum(distinct_ones)", ("distinct_ones",), ""),
+        ("last(x) ignore nulls", ("x",), "o2"),
+    ]
+    assert users_columns(["sensor", "_a0", "_a1"], calls) == ["sensor", "o1", "sum(distinct_ones)"]
+    assert in_users_words("X in '_a0 / _a1', x_a0 and _a9", calls) == (
+        "X in 'sum(price * volume) / sum(distinct_ones)', x_a0 and _a9"
+    )
 
 
 def test_texts_in_arguments_differ_by_case_and_names_do_not() -> None:

@@ -39,7 +39,7 @@ class Catalyst:
         made = kept.table if step.columns is None else table.take(pa.array(order)).cast(step.schema)
         bad: Bools = np.zeros(len(rows), np.bool_)
         bad[list(reasons)] = True
-        refused = (Refused(rows.filter(bad), tuple(reasons[i] for i in sorted(reasons))),) if reasons else ()
+        refused = (step.refused(rows.filter(bad), (reasons[i] for i in sorted(reasons))),) if reasons else ()
         return kept.with_table(made), refused
 
     def _bisected(

@@ -17,10 +17,11 @@ from clew.archive.layout import folder_name
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.stored import EPOCH
-from clew.errors import ClewError, DeliveryFailed, DuplicateName, NetworkError, StoreError
+from clew.engine.typing import spark_schema
+from clew.errors import DeliveryFailed, DuplicateName, NetworkError, StoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LONGEST_NAME = 200  # file systems take 255 bytes
 
@@ -65,7 +66,7 @@ class Deliveries:
     def deliver(self) -> None:
         """Hand on what has been committed and not been delivered, epoch by epoch, to every receiver.
 
-        `DeliveryFailed` if one raises: it is tried again next time; the others are served first.
+        `DeliveryFailed` if one raises, or cannot be served: it is tried again next time; the others are served first.
         """
         if self.in_receiver:  # it has fed; what came of that follows when it has returned
             return
@@ -83,38 +84,45 @@ class Deliveries:
         return self._thread == threading.get_ident()
 
     def _serve_all(self) -> None:
-        failed: list[ClewError] = []
+        failed: list[DeliveryFailed] = []
         for receiver in self._receivers:
             try:
                 self._serve(receiver)
-            except (DeliveryFailed, StoreError) as error:
+            except DeliveryFailed as error:
                 failed.append(error)
         if failed:
             raise failed[0] from failed[0].__cause__
 
     def _serve(self, receiver: _Delivery) -> None:
-        done, folder = self._served(receiver), self._store.state.streams.get(receiver.output)
-        if folder is None or folder.epoch <= done:
-            return
-        rows = self._store.read_table(receiver.output, ranges={EPOCH: (done + 1, None)})
-        visible = [n for n in rows.column_names if not n.startswith("_")]
-        for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
-            self._hand(receiver, rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible), epoch)
-            self._mark(receiver, epoch)
-
-    def _hand(self, receiver: _Delivery, rows: pa.Table, epoch: int) -> None:
-        given = rows if receiver.form == "arrow" else self._session().createDataFrame(rows)
+        epoch = self._store.state.epoch
         try:
-            receiver.to(given, epoch)
-        except Exception as error:
-            raise DeliveryFailed(
-                f"delivery '{receiver.name}' of output '{receiver.output}' failed at epoch {epoch}",
-                details=[
-                    f"cause: {type(error).__name__}: {first_line(error)}",
-                    f"all epochs up to {self._store.state.epoch} are committed: do not feed them again",
-                ],
-                hint="its rows from this epoch on are delivered again with the next epoch, or at the next open",
-            ) from error
+            done, folder = self._served(receiver), self._store.state.streams.get(receiver.output)
+            if folder is None or folder.epoch <= done:
+                return
+            epoch = done + 1
+            rows = self._store.read_table(receiver.output, ranges={EPOCH: (epoch, None)})
+            visible = [n for n in rows.column_names if not n.startswith("_")]
+            for epoch in sorted(set(rows.column(EPOCH).to_pylist())):
+                new = rows.filter(pc.equal(rows.column(EPOCH), epoch)).select(visible)
+                receiver.to(new if receiver.form == "arrow" else self._frame(new), epoch)
+                self._mark(receiver, epoch)
+        except Exception as error:  # whatever it is, the epochs stand, and the other receivers are to be served
+            raise self._failed(receiver, epoch, error) from error
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        return self._session().createDataFrame(rows, spark_schema(rows.schema))
+
+    def _failed(self, receiver: _Delivery, epoch: int, error: Exception) -> DeliveryFailed:
+        details, hint = (error.details, error.hint) if isinstance(error, StoreError) else ((), None)
+        return DeliveryFailed(
+            f"delivery '{receiver.name}' of output '{receiver.output}' failed at epoch {epoch}",
+            details=[
+                f"cause: {type(error).__name__}: {first_line(error)}",
+                *details,
+                f"all epochs up to {self._store.state.epoch} are committed: do not feed them again",
+            ],
+            hint=hint or "its rows from this epoch on are delivered again with the next epoch, or at the next open",
+        )
 
     def _path(self, receiver: _Delivery) -> Path:
         return self._store.layout.deliveries / f"{folder_name(receiver.name)}.json"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine.pieces import Batch
-from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled
+from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled, rule
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, column_at, is_orderable
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
@@ -51,6 +51,15 @@ class StepMetrics:
     lane: str = "driver"
 
 
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """What a stateless step did: how many rows it left, and those on which it failed."""
+
+    step: Stateless
+    rows_out: int
+    refused: tuple[Refused, ...]
+
+
 @dataclass(eq=False)
 class KernelResult(Generic[Flow]):
     flow: Flow
@@ -58,6 +67,7 @@ class KernelResult(Generic[Flow]):
     state: State
     late: tuple[Refused, ...]
     rejected: tuple[Refused, ...]
+    ran: tuple[Ran, ...] = ()  # stateless steps that had waited for the kernel
 
 
 class Lane(Protocol[Flow]):
@@ -66,7 +76,9 @@ class Lane(Protocol[Flow]):
     name: str
 
     def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Flow: ...
-    def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Refused, ...]]: ...
+    def stateless(self, step: Stateless, flow: Flow, shared: bool) -> tuple[Flow, tuple[Ran, ...]]:
+        """The step's flow, and which steps have run; one that is not shared may wait for the next."""
+
     def kernel(
         self, step: KernelStep, state: State, flows: list[Flow], progress: list[Steps]
     ) -> KernelResult[Flow]: ...
@@ -111,9 +123,10 @@ def evaluate(plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxSt
     for step in plan.steps.values():
         started = time.perf_counter()
         run.step(step)
-        metrics = run.result.metrics[step.name]
-        metrics.ms = (time.perf_counter() - started) * 1000
+        run.result.metrics[step.name].ms = (time.perf_counter() - started) * 1000
     result = run.result
+    for name, metrics in result.metrics.items():
+        metrics.rows_in = sum(result.metrics[parent].rows_out for parent in plan.steps[name].inputs)
     result.states = BoxStates(
         {name: run.kernel_states.get(name, {}) for name in plan.kernels},
         {**states.progress, **{k: s.end for k, s in run.from_rows.items() if s.end is not None}},
@@ -132,20 +145,18 @@ class _Run(Generic[Flow]):
     def step(self, step: Step) -> None:
         metrics = self.result.metrics[step.name] = StepMetrics(lane=self.lane.name)
         flows = [self.result.flows[name] for name in step.inputs]
-        metrics.rows_in = sum(self.lane.count(f) for f in flows)
         if isinstance(step, SourceStep):
-            self.result.flows[step.name] = self.sources.flows[step.name]
+            flow = self.result.flows[step.name] = self.sources.flows[step.name]
+            metrics.rows_out = self.lane.count(flow)
         elif isinstance(step, Stateless):
             asked = bool(self._columns_asked(step))
             shared = asked or len(self.plan.consumers[step.name]) != 1 or step.name in self.plan.stored.values()
-            flow, refused = self.lane.stateless(step, flows[0], shared)
-            self.result.flows[step.name] = flow
-            self._keep(self.result.rejected, step.box, refused)
+            self.result.flows[step.name], ran = self.lane.stateless(step, flows[0], shared)
+            self._ran(ran)
         elif isinstance(step, KernelStep):
             self._kernel(step, flows, metrics)
         for column in self._columns_asked(step):
             self.progress(step.name, column)
-        metrics.rows_out = self.lane.count(self.result.flows[step.name])
 
     def _kernel(self, step: KernelStep, flows: list[Flow], metrics: StepMetrics) -> None:
         state = self.states.kernels.get(step.name) or step.kernel.empty()
@@ -155,10 +166,17 @@ class _Run(Generic[Flow]):
         self.result.flows[step.name] = made.flow
         self.result.named[step.name] = made.named
         self.kernel_states[step.name] = made.state
+        self._ran(made.ran)
         self._keep(self.result.late, step.box, made.late)
         self._keep(self.result.rejected, step.box, made.rejected)
+        metrics.rows_out = self.lane.count(made.flow)
         metrics.state_rows = sum(len(t) for t in made.state.values())
         metrics.state_bytes = sum(t.nbytes for t in made.state.values())
+
+    def _ran(self, ran: tuple[Ran, ...]) -> None:
+        for each in ran:
+            self.result.metrics[each.step.name].rows_out = each.rows_out
+            self._keep(self.result.rejected, each.step.box, each.refused)
 
     def _keep(self, where: dict[str, list[Refused]], box: str, refused: tuple[Refused, ...]) -> None:
         found = [r for r in refused if len(r.rows)]
@@ -167,7 +185,7 @@ class _Run(Generic[Flow]):
 
     def _columns_asked(self, step: Step) -> list[str]:
         """Columns whose progress follows from this step's rows alone, so that it must be seen in every epoch."""
-        return [key.split("\0")[1] for key in asked_of_rows(self.plan) if key.split("\0")[0] == step.name]
+        return sorted(column for name, column in self.plan.asked_of_rows if name == step.name)
 
     # --- progress ---
 
@@ -238,38 +256,3 @@ def _joined(axis: Axis, end: Number) -> Axis:
 
 def _point(value: Number) -> Axis:
     return np.array([value], np.float64) if isinstance(value, float) else np.array([value], np.int64)
-
-
-def rule(step: Step, column: str) -> list[tuple[str, str]] | None:
-    """Which progress this one follows, as (step, column); None: the largest value of the step's own rows."""
-    if isinstance(step, Stateless):
-        how, name = step.source_of(column)
-        return None if how == "rows" else [(step.inputs[0], str(name))]
-    if isinstance(step, KernelStep):
-        return [(step.inputs[port], c) for port, c in step.progress_inputs(column)] or None
-    return None
-
-
-def asked_of_rows(plan: Plan) -> tuple[str, ...]:
-    """All (step, column) whose progress is the largest value emitted and that some kernel goes by."""
-    cached = plan.__dict__.get("_asked")
-    if cached is None:
-        found: set[str] = set()
-        stack = [
-            (name, column)
-            for step in plan.kernels.values()
-            for name, column in zip(step.inputs, step.kernel.progress_on, strict=True)
-            if column is not None
-        ]
-        while stack:
-            name, column = stack.pop()
-            step = plan.steps[name]
-            if isinstance(step, SourceStep) and column == step.source.order:
-                continue
-            follows = rule(step, column)
-            if follows is None:
-                found.add(f"{name}\0{column}")
-            else:
-                stack.extend(follows)
-        cached = plan.__dict__["_asked"] = tuple(sorted(found))
-    return cached

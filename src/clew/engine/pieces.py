@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from clew.archive.disk import writing
 from clew.archive.store import Store
 from clew.engine.arrow_files import Held, map_arrow, write_arrow
 from clew.engine.batches import NOT_TEXT, Reject, row_json
@@ -145,7 +146,8 @@ class Batch:
 def scratch(store: Store) -> Iterator[Path]:
     """A folder for the files of one batch, gone with the epoch."""
     folder = store.layout.cache / "scans" / uuid.uuid4().hex
-    folder.mkdir(parents=True)
+    with writing("rows of this epoch", folder):
+        folder.mkdir(parents=True)
     try:
         yield folder
     finally:

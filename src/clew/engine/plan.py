@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol
@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from clew.engine.batches import one_value
 from clew.errors import BatchError, ClewError, NetworkError, TypeProblem, WindowError
-from clew.expressions.aggregates import AggregatePlan, split_aggregates
+from clew.expressions.aggregates import AggregateCall, AggregatePlan, in_users_words, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
 from clew.model.axis import is_orderable, span_of
-from clew.model.rows import Bools
+from clew.model.rows import Bools, Rows
 from clew.model.types import type_name
 from clew.network.boxes import (
     Apply,
@@ -41,7 +41,7 @@ from clew.network.boxes import (
 from clew.network.drawing import box_json
 from clew.network.network import Network
 from clew.operators.apply import ApplyKernel
-from clew.operators.base import Kernel
+from clew.operators.base import Kernel, Refused
 from clew.operators.drop import DropKernel
 from clew.operators.join import JoinKernel
 from clew.operators.resample import ResampleKernel
@@ -92,6 +92,13 @@ class Stateless(Step):
     zone: str
     condition: str | None = None
     columns: Columns | None = None
+    calls: tuple[AggregateCall, ...] = field(default=(), compare=False)  # whose results are columns of the input
+
+    def refused(self, rows: Rows, reasons: Iterable[str]) -> Refused:
+        """Input rows on which it failed, in the user's words."""
+        names = users_columns(rows.table.column_names, self.calls)
+        said = tuple(in_users_words(reason, self.calls) for reason in reasons)
+        return Refused(rows.with_table(rows.table.rename_columns(names)), said)
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -107,10 +114,11 @@ class Stateless(Step):
         if self.columns is None:
             return "same", column
         sql = dict(self.columns)[column]
+        known = compiled(sql, self.input_schema, self.zone) is not None
         for name in self.input_schema.names:
             if plain_name(sql).lower() == name.lower():
                 return "same", name
-            if self.on_arrow and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
+            if known and is_orderable(self.input_schema.field(name).type) and is_monotone_in(sql, name):
                 return "monotone", name
         return "rows", None
 
@@ -158,6 +166,38 @@ class Plan:
     @cached_property
     def sources(self) -> dict[str, SourceStep]:
         return {n: s for n, s in self.steps.items() if isinstance(s, SourceStep)}
+
+    @cached_property
+    def asked_of_rows(self) -> frozenset[tuple[str, str]]:
+        """All (step, column) whose progress is the largest value emitted and that some kernel goes by."""
+        found: set[tuple[str, str]] = set()
+        stack = [
+            (name, column)
+            for step in self.kernels.values()
+            for name, column in zip(step.inputs, step.kernel.progress_on, strict=True)
+            if column is not None
+        ]
+        while stack:
+            name, column = stack.pop()
+            step = self.steps[name]
+            if isinstance(step, SourceStep) and column == step.source.order:
+                continue
+            follows = rule(step, column)
+            if follows is None:
+                found.add((name, column))
+            else:
+                stack.extend(follows)
+        return frozenset(found)
+
+
+def rule(step: Step, column: str) -> list[tuple[str, str]] | None:
+    """Which progress this one follows, as (step, column); None: the largest value of the step's own rows."""
+    if isinstance(step, Stateless):
+        how, name = step.source_of(column)
+        return None if how == "rows" else [(step.inputs[0], str(name))]
+    if isinstance(step, KernelStep):
+        return [(step.inputs[port], c) for port, c in step.progress_inputs(column)] or None
+    return None
 
 
 def build_plan(network: Network, typer: Typer, zone: str = "UTC") -> Plan:
@@ -232,7 +272,7 @@ class _Builder:
         kernel = window_kernel(self._in_zone(box.window, parent.schema), box.by, plan.calls, ready.schema)
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name,), kernel.schema, kernel)
         self.steps[step.name] = step
-        self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after))
+        self._end(self._projection(box.name, box, step, _keep(box.by) + plan.after, plan.calls))
 
     def _in_zone(self, window: WindowKind, schema: pa.Schema) -> WindowKind:
         """The window with its landmark as a value of the column, a time without a zone taken in the store's."""
@@ -260,7 +300,7 @@ class _Builder:
         kernel = ResampleKernel(box.on, within, box.by, plan.calls, (ready.schema, ticks.schema))
         step = KernelStep(f"{box.name}:windows", box.name, (ready.name, ticks.name), kernel.schema, kernel)
         self.steps[step.name] = step
-        self._end(self._projection(box.name, box, step, _keep(ticks.schema.names) + plan.after))
+        self._end(self._projection(box.name, box, step, _keep(ticks.schema.names) + plan.after, plan.calls))
 
     def _join(self, box: Join) -> None:
         left, right = self._inputs(box)
@@ -341,10 +381,19 @@ class _Builder:
         self.steps[step.name] = step
         return step
 
-    def _projection(self, name: str, box: Box, parent: Step, columns: Columns) -> Stateless:
-        types = self._types(columns, parent.schema, box)
+    def _projection(
+        self, name: str, box: Box, parent: Step, columns: Columns, calls: tuple[AggregateCall, ...] = ()
+    ) -> Stateless:
+        try:
+            types = self._types(columns, parent.schema, box)
+        except TypeProblem as error:
+            said, *details = (in_users_words(text, calls) for text in (error.message, *error.details))
+            raise TypeProblem(said, details=details, hint=error.hint, at=error.at) from error
         fields = [pa.field(out, kind) for (out, _), kind in zip(columns, types, strict=True)]
-        return Stateless(name, box.name, (parent.name,), pa.schema(fields), parent.schema, self.zone, columns=columns)
+        words = tuple(replace(call, user=None) for call in calls)
+        return Stateless(
+            name, box.name, (parent.name,), pa.schema(fields), parent.schema, self.zone, columns=columns, calls=words
+        )
 
     def _types(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
         found = [compiled(sql, schema, self.zone) for _, sql in columns]
@@ -406,4 +455,5 @@ __all__ = [
     "build_plan",
     "compiled",
     "fingerprints",
+    "rule",
 ]

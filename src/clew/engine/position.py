@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from clew.archive.disk import writing
 from clew.archive.store import Store
 from clew.errors import SourceFailed
 
@@ -51,10 +52,11 @@ class Position:
                 )
         self._check_metadata()
         if known != sources:
-            self.place.mkdir(parents=True, exist_ok=True)
-            fresh = self._record.with_suffix(".new")
-            fresh.write_text(json.dumps(sources))
-            os.replace(fresh, self._record)  # noqa: PTH105
+            with writing("where a run goes on", self._record):
+                self.place.mkdir(parents=True, exist_ok=True)
+                fresh = self._record.with_suffix(".new")
+                fresh.write_text(json.dumps(sources))
+                os.replace(fresh, self._record)  # noqa: PTH105
 
     @property
     def _record(self) -> Path:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ class AggregateCall:
     """One aggregate over columns: `out = function(args)`.
 
     `function` is one of FUNCTIONS. `count` without `args` counts rows; with several, the rows in which
-    none is null.
+    none is null. The last three say it in the user's words: the call, its arguments, and the output that is
+    nothing but this call.
     """
 
     out: str
@@ -41,6 +43,9 @@ class AggregateCall:
     distinct: bool = False
     ignore_nulls: bool = False
     user: UserFunction | None = None
+    text: str = field(default="", compare=False)
+    shown: tuple[str, ...] = field(default=(), compare=False)
+    output: str = field(default="", compare=False)
 
 
 FUNCTIONS = (
@@ -80,7 +85,43 @@ def split_aggregates(
     """
     splitter = _Splitter(what, at, tuple(by), tuple(columns))
     after = tuple((out, splitter.split(item)) for out, item in aggregations)
-    return AggregatePlan(tuple((n, t) for n, t in splitter.before.values()), tuple(splitter.calls.values()), after)
+    outputs = {rest: out for out, rest in reversed(after)}
+    calls = tuple(replace(call, output=outputs.get(call.out, "")) for call in splitter.calls.values())
+    return AggregatePlan(tuple((n, t) for n, t in splitter.before.values()), calls, after)
+
+
+def call_text(call: AggregateCall) -> str:
+    """The call as a user would write it.
+
+    >>> call_text(AggregateCall("n", "count", ("sensor",), distinct=True))
+    'count(DISTINCT sensor)'
+    """
+    if call.text:
+        return call.text
+    if call.user is not None:
+        return call.user.text
+    args = ", ".join(call.shown or call.args) or "*"
+    return f"{call.function}({'DISTINCT ' if call.distinct else ''}{args})"
+
+
+def in_users_words(text: str, calls: Sequence[AggregateCall]) -> str:
+    """A message in which results of calls stand under the names that only clew knows.
+
+    >>> in_users_words("DIVIDE_BY_ZERO in '1 / _a0'", [AggregateCall("_a0", "sum", ("x",))])
+    "DIVIDE_BY_ZERO in '1 / sum(x)'"
+    """
+    words = {call.out: call_text(call) for call in calls}
+    return re.sub(r"\b_a\d+\b", lambda found: words.get(found[0], found[0]), text)
+
+
+def users_columns(columns: Sequence[str], calls: Sequence[AggregateCall]) -> list[str]:
+    """The columns, results of calls as the output that they are, or else as the call is written.
+
+    >>> users_columns(["g", "_a0"], [AggregateCall("_a0", "sum", ("x",), output="total")])
+    ['g', 'total']
+    """
+    words: Mapping[str, str] = {call.out: call.output or call_text(call) for call in calls}
+    return [words.get(name, name) for name in columns]
 
 
 class _Splitter:
@@ -95,7 +136,7 @@ class _Splitter:
     def split(self, item: str | UserFunction) -> str:
         if isinstance(item, UserFunction):
             args = tuple(self.declared.get(c.lower(), c) for c in item.columns)
-            return self._call(AggregateCall("", "user", args, user=item))
+            return self._call(AggregateCall("", "user", args, user=item, text=item.text))
         parse_expression(item, what=self.what, at=self.at)
         tokens = tokens_of(item)
         calls = [c for c in calls_of(tokens) if c.name in AGGREGATES or c.name in OTHER_AGGREGATES]
@@ -111,13 +152,13 @@ class _Splitter:
         pieces, done = [], 0
         for call in calls:
             end, nulls = self._nulls_clause(item, tokens, call)
-            pieces += [item[done : call.start], self._read(item, call, nulls)]
+            pieces += [item[done : call.start], self._read(item, call, nulls, item[call.start : end])]
             done = end
         rest = "".join([*pieces, item[done:]]).strip()
         self._refuse_loose_columns(item, rest)
         return rest
 
-    def _read(self, item: str, call: Call, ignore_nulls: bool) -> str:
+    def _read(self, item: str, call: Call, ignore_nulls: bool, text: str) -> str:
         """The result column of one call."""
         function, inner = AGGREGATES[call.name], list(call.inner)
         distinct = bool(inner) and inner[0].token_type.name == "DISTINCT"
@@ -147,7 +188,8 @@ class _Splitter:
         if ignore_nulls and function not in ("first", "last"):
             raise self._error(f"{call.name}() ignore nulls", item, ["ignore nulls: first and last only"])
         args = tuple(self._argument(item, part) for part in parts)
-        return self._call(AggregateCall("", function, args, distinct, ignore_nulls))
+        shown = tuple(item[part[0].start : part[-1].end + 1] for part in parts)
+        return self._call(AggregateCall("", function, args, distinct, ignore_nulls, text=text, shown=shown))
 
     def _argument(self, item: str, tokens: Sequence[Token]) -> str:
         """The column that holds an argument: the input's, or one to be computed before."""
@@ -161,7 +203,7 @@ class _Splitter:
 
     def _call(self, call: AggregateCall) -> str:
         key = (
-            tuple(getattr(call, f.name) for f in fields(call) if f.name not in ("out", "args")),
+            tuple(getattr(call, f.name) for f in fields(call) if f.compare and f.name not in ("out", "args")),
             tuple(a.lower() for a in call.args),
         )
         return self.calls.setdefault(key, replace(call, out=f"_a{len(self.calls)}")).out

@@ -66,21 +66,20 @@ def group_codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
         codes = codes * (int(column.max(initial=0)) + 1) + column
         if by[-1] != name and codes.max(initial=0) > 2**31:
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-    present, first, ranks = _dense(codes)
-    del present
-    return ranks, first
+    return _dense(codes)
 
 
-def _dense(codes: Ints) -> tuple[Ints, Ints, Ints]:
+def _dense(codes: Ints) -> tuple[Ints, Ints]:
+    """The rank of each code among those that there are, and for each of these a row that has it."""
     top = int(codes.max(initial=0)) + 1
     if top > 4 * len(codes) + 1024:
-        present, first, ranks = np.unique(codes, return_index=True, return_inverse=True)
-        return present, first, ranks.astype(np.int64)
+        _, first, ranks = np.unique(codes, return_index=True, return_inverse=True)
+        return ranks.astype(np.int64), first
     first = np.full(top, -1, np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     present = np.flatnonzero(first >= 0)
     rank = np.cumsum(first >= 0) - 1
-    return present, first[present], rank[codes]
+    return rank[codes], first[present]
 
 
 def group_hash(table: pa.Table, by: Sequence[str]) -> Ints:

@@ -386,9 +386,9 @@ def reference(
         partners = [
             y for y in rights
             if x[a] + low <= y[b] <= x[a] + high and all(_same(x[k], y[m]) for k, m in keys)
-            and (where is None or where(x, y))
             and (x["_stamp"] <= y["_stamp"] or not passed(0, low, y[b], x["_stamp"]))
             and (y["_stamp"] <= x["_stamp"] or not passed(1, 0, x[a] + high, y["_stamp"]))
+            and (where is None or where(x, y))
         ]  # fmt: skip
         out += [(max(x["_stamp"], y["_stamp"]), x, y) for y in partners]
         closed = [at for at, value in progress[1] if value > x[a] + high]

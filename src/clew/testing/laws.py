@@ -23,6 +23,7 @@ import clew.session
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.admission import source_steps
+from clew.engine.batches import row_json
 from clew.engine.catalyst import Catalyst
 from clew.engine.evaluate import BoxStates, Lane, Named, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
@@ -60,7 +61,7 @@ class LawError(AssertionError):
 
 
 def check_reference(network: Network, actions: Sequence[Action], folder: Path) -> Contents:
-    """Every output, its order, the origins and the late rows are what the reference in plain Python gives."""
+    """Every output, its order, the origins, late and rejected rows are what the reference in plain Python gives."""
     with _opened(network, folder) as engine:
         for action in actions:
             act(engine, action)
@@ -82,6 +83,12 @@ def check_reference(network: Network, actions: Sequence[Action], folder: Path) -
         if made.late is not None:
             late = [(row[-1],) for row in found.get(f"late.{box}", [])]
             _compare(sorted((f"_stamp={stamp}",) for stamp, _ in made.late), sorted(late), f"late rows of {box}")
+    for box, made in expected.items():
+        if made.rejected is not None:
+            whole = [row for row in found.get("rejected", []) if row[0] == f"name={box!r}"]
+            rejected = sorted(_without(row, ("name", "reason")) for row in whole)
+            refused = sorted((f"row={row_json(row)!r}", f"_stamp={stamp}") for stamp, row in made.rejected)
+            _compare(refused, rejected, f"rejected rows of {box}")
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from clew.expressions.aggregates import split_aggregates
+from clew.expressions.aggregates import AggregateCall, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, compile_expression, is_monotone_in
 from clew.model.axis import INFINITE, axis_end, axis_of, from_axis, is_float_axis, is_orderable, span_of
 from clew.network.boxes import Apply, Box, Drop, Filter, Join, Map, Resample, Sort, Source, Union, Window
@@ -64,7 +64,7 @@ class Told:
     rows: list[Made]
     inner: list[Made] = field(default_factory=list)
     late: list[tuple[int, int]] | None = None  # places in its input; None: not said
-    rejected: list[tuple[int, Row]] | None = None
+    rejected: list[tuple[int, Row]] | None = None  # with the stamp; None: not said
 
 
 def interpret(network: Network, admitted: Admitted) -> dict[str, Told]:
@@ -163,8 +163,13 @@ class _Interpreter:
             both = [*left.rows[x["_n"]].values.values(), *(other[c] for c in kept)]
             return dict(zip(schema.names, both, strict=True))
 
+        rejected: list[tuple[int, Row]] = []
+
         def where(x: Mapping[str, Any], y: Mapping[str, Any]) -> bool:
-            return box.where is None or evaluate(box.where, schema, values(x, y)) == (True, False)
+            value, failed = (True, False) if box.where is None else evaluate(box.where, schema, values(x, y))
+            if failed:
+                rejected.append((max(x["_stamp"], y["_stamp"]), values(x, y)))
+            return value is True and not failed
 
         pairs = join.reference(
             _on_axis(left, box.on[0]), _on_axis(right, box.on[1]),
@@ -178,7 +183,9 @@ class _Interpreter:
             made_of = ((0, a.stamp, a.pos), *([(1, b.stamp, b.pos)] if b else []))
             ident = _mix_pair(a.ident, b.ident if b else 0)
             rows.append(Made(values(x, y), stamp, 0, ident, made_of, origin))
-        return self._kernel(schema, rows)
+        told = self._kernel(schema, rows)
+        told.rejected = rejected
+        return told
 
     def _resample(self, box: Resample) -> Told:
         first, second = (self.told[name] for name in box.inputs)
@@ -201,7 +208,7 @@ class _Interpreter:
             rows.append(Made({**asks.values, **results}, stamp, 0, asks.ident, made_of, origin))
         calls = [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
         after = (*((n, f"`{n}`") for n in second.schema.names), *plan.after)
-        return self._results(box, pa.schema([*second.schema, *calls]), rows, after, rejected)
+        return self._results(box, pa.schema([*second.schema, *calls]), rows, after, rejected, plan.calls)
 
     # --- windows ---
 
@@ -223,7 +230,7 @@ class _Interpreter:
         fields = [ready.schema.field(b) for b in box.by]
         fields += [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
         after = (*((b, f"`{b}`") for b in box.by), *plan.after)
-        told = self._results(box, pa.schema(fields), rows, after, rejected)
+        told = self._results(box, pa.schema(fields), rows, after, rejected, plan.calls)
         told.late = late
         return told
 
@@ -243,12 +250,15 @@ class _Interpreter:
         return Told(_schema_of(kept, parent.schema), rows), rejected
 
     def _results(
-        self, box: Box, schema: pa.Schema, rows: list[Made], after: Sequence[tuple[str, str]], rejected: Any
-    ) -> Told:
+        self, box: Box, schema: pa.Schema, rows: list[Made], after: Sequence[tuple[str, str]], rejected: Any,
+        calls: Sequence[AggregateCall],
+    ) -> Told:  # fmt: skip
         inner = self._kernel(schema, rows)
         self.inner_schemas[box.name], self.after[box.name] = schema, dict(after)
         out, failed = _projected(rows, after, schema)
-        return Told(_schema_of(after, schema), out, inner.rows, rejected=[*rejected, *failed])
+        names = users_columns(schema.names, calls)
+        told_of = [(stamp, dict(zip(names, row.values(), strict=True))) for stamp, row in failed]
+        return Told(_schema_of(after, schema), out, inner.rows, rejected=[*rejected, *told_of])
 
     # --- progress ---
 

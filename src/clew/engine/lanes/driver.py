@@ -11,7 +11,7 @@ from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.catalyst import Catalyst
-from clew.engine.evaluate import KernelResult, Named
+from clew.engine.evaluate import KernelResult, Named, Ran
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless, compiled, plain_name
 from clew.expressions.compile import Evaluated
@@ -31,9 +31,10 @@ class DriverLane:
     def source(self, stream: str, batch: Batch, stamps: Stamps, first_seq: int) -> Rows:
         return stored.source_rows(stream, batch.table, stamps.array(), first_seq)
 
-    def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Refused, ...]]:
+    def stateless(self, step: Stateless, flow: Rows, shared: bool) -> tuple[Rows, tuple[Ran, ...]]:
         del shared
-        return run_stateless(step, flow) if step.on_arrow else self._catalyst.run(step, flow)
+        rows, refused = run_stateless(step, flow) if step.on_arrow else self._catalyst.run(step, flow)
+        return rows, (Ran(step, len(rows), refused),)
 
     def kernel(self, step: KernelStep, state: State, flows: list[Rows], progress: list[Steps]) -> KernelResult[Rows]:
         made = step.kernel.run(state, flows, progress)
@@ -75,7 +76,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
         keep, seen = made.keep(rows.table)
         if seen.failed is None or not seen.failed.any():
             return rows.filter(keep), ()
-        return rows.filter(keep & ~seen.failed), (_refused(rows, [(step.condition, seen)]),)
+        return rows.filter(keep & ~seen.failed), (_refused(step, rows, [(step.condition, seen)]),)
     columns, failures = [], []
     for name, sql in step.columns or ():
         plain = _plain_column(sql, rows.table)
@@ -93,7 +94,7 @@ def run_stateless(step: Stateless, rows: Rows) -> tuple[Rows, tuple[Refused, ...
     if not failures:
         return made_rows, ()
     bad = _any_failed(failures)
-    return made_rows.filter(~bad), (_refused(rows, failures),)
+    return made_rows.filter(~bad), (_refused(step, rows, failures),)
 
 
 def _plain_column(sql: str, table: pa.Table) -> pa.ChunkedArray | None:
@@ -107,10 +108,10 @@ def _any_failed(failures: list[tuple[str, Evaluated]]) -> Bools:
     return failed
 
 
-def _refused(rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
+def _refused(step: Stateless, rows: Rows, failures: list[tuple[str, Evaluated]]) -> Refused:
     bad = _any_failed(failures)
     reasons = []
     for i in np.flatnonzero(bad).tolist():
         sql, seen = next((s, e) for s, e in failures if e.failed is not None and e.failed[i])
         reasons.append(f"{seen.reason(i)} in '{sql}'")
-    return Refused(rows.filter(bad), tuple(reasons))
+    return step.refused(rows.filter(bad), reasons)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,15 @@ import numpy as np
 import pyarrow as pa
 
 from clew.archive.buckets import write_bucket
+from clew.archive.disk import writing
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.arrow_files import Held, decoded, map_arrow, write_arrow
-from clew.engine.evaluate import KernelResult, Named
+from clew.engine.evaluate import KernelResult, Named, Ran
 from clew.engine.lanes.driver import DriverLane, run_stateless
 from clew.engine.lanes.slices import SLICE_ROWS, Numbers, Slice, Slices, handed_on
-from clew.engine.lanes.tasks import run_tasks
+from clew.engine.lanes.tasks import run_tasks, tasks_at_once
 from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
 from clew.model.rows import Ints, Rows, Stamps
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL = 100_000  # rows below which a step runs in the driver
+FEWEST_TASKS = 4  # into which rows are cut that do not run there
+TASK_ROWS = 50_000  # rows for which one more task is worth it, where there is a core for it
+
+Did = tuple[int, tuple[Refused, ...]]
+"""What a stateless step did on one slice: how many rows it left, and those on which it failed."""
 
 
 class SparkLane:
@@ -44,10 +51,13 @@ class SparkLane:
 
     name = "spark"
 
-    def __init__(self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int) -> None:
-        self._session, self._driver, self._partitions = session, driver, partitions
+    def __init__(
+        self, session: Callable[[], SparkSession], driver: DriverLane, scratch: Path, partitions: int | None
+    ) -> None:
+        self._session, self._driver, self._fixed = session, driver, partitions
         self._folder = scratch / uuid.uuid4().hex
-        self._folder.mkdir(parents=True)
+        with writing("rows of this epoch", self._folder):
+            self._folder.mkdir(parents=True)
         self._slice_rows = SLICE_ROWS
         self._beside = ThreadPoolExecutor(1, "clew-archive")
         self._unclaimed: dict[Future[list[FileEntry]], Path] = {}
@@ -82,15 +92,16 @@ class SparkLane:
                 done += rows
         return Slices(schema, tuple(parts))
 
-    def stateless(self, step: Stateless, flow: Slices, shared: bool) -> tuple[Slices, tuple[Refused, ...]]:
+    def stateless(self, step: Stateless, flow: Slices, shared: bool) -> tuple[Slices, tuple[Ran, ...]]:
         if flow.memory is not None:
-            rows, refused = self._driver.stateless(step, flow.memory, shared)
-            return Slices(step.schema, memory=rows), refused
+            rows, ran = self._driver.stateless(step, flow.memory, shared)
+            return Slices(step.schema, memory=rows), ran
         if not step.on_arrow:
-            ready, refused = self._settled(flow)
+            ready, before = self._settled(flow)
             parts = [self._driver.stateless(step, part.load(), shared) for part in ready.parts]
             made = tuple(self._in_file(rows) for rows, _ in parts if len(rows))
-            return Slices(step.schema, made), refused + tuple(r for _, found in parts for r in found)
+            ran = _all_ran((step,), [[(r.rows_out, r.refused) for r in found] for _, found in parts])
+            return Slices(step.schema, made), before + ran
         waiting = Slices(step.schema, flow.parts, (*flow.pending, step))
         return self._settled(waiting) if shared else (waiting, ())
 
@@ -102,18 +113,18 @@ class SparkLane:
         if total < SMALL or alone:
             loaded = [self._loaded(f) for f in flows]
             made = self._driver.kernel(step, state, [rows for rows, _ in loaded], progress)
-            refused = tuple(r for _, found in loaded for r in found)
-            return KernelResult(self._kept(made.flow), made.named, made.state, made.late, refused + made.rejected)
+            ran = tuple(r for _, found in loaded for r in found)
+            return KernelResult(self._kept(made.flow), made.named, made.state, made.late, made.rejected, ran)
         if isinstance(step.kernel, Combining):
             combined = self._combined(step.kernel, state, flows[0], progress[0])
             if combined is not None:
                 return combined
-        emission, refused = self._distributed(step, state, flows, progress)
+        emission, ran = self._distributed(step, state, flows, progress)
         rows, origin = merge(emission)
         named = Named(rows.stamp, rows.pos, rows.ident, origin)
         late = tuple(r for e in emission for r in e.late)
-        rejected = refused + tuple(r for e in emission for r in e.rejected)
-        return KernelResult(self._kept(rows), named, join_state([e.state for e in emission]), late, rejected)
+        rejected = tuple(r for e in emission for r in e.rejected)
+        return KernelResult(self._kept(rows), named, join_state([e.state for e in emission]), late, rejected, ran)
 
     def count(self, flow: Slices) -> int:
         """Rows of the flow; of one with pending steps, those before them."""
@@ -150,7 +161,8 @@ class SparkLane:
         self, store: Store, name: str, flow: Slices, first_seq: int, epoch: int, derived: bool
     ) -> list[FileEntry]:
         folder = store.layout.folder("streams", name)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing("a bucket", folder):
+            folder.mkdir(parents=True, exist_ok=True)
         arguments, seq = [], first_seq
         for part in flow.parts:
             arguments.append((str(folder), part, seq, epoch, derived))
@@ -160,9 +172,17 @@ class SparkLane:
 
     # --- parts ---
 
+    def _tasks(self, rows: int) -> int:
+        """How many tasks are worth it for so many rows: no result depends on it."""
+        return self._fixed or max(FEWEST_TASKS, min(self._parallel, rows // TASK_ROWS))
+
+    @cached_property
+    def _parallel(self) -> int:
+        return tasks_at_once(self._session())
+
     def _even(self, rows: int) -> int:
-        """Slices no larger than SLICE_ROWS, and enough of them for every partition to have work."""
-        return max(1, min(self._slice_rows, -(-rows // self._partitions)))
+        """Slices no larger than SLICE_ROWS, and enough of them for every task to have work."""
+        return max(1, min(self._slice_rows, -(-rows // self._tasks(rows))))
 
     def _in_file(self, rows: Rows) -> Slice:
         return Slice(Held(write_arrow(self._folder, rows.to_table().combine_chunks())), 0, len(rows))
@@ -173,8 +193,8 @@ class SparkLane:
             return Slices(rows.table.schema, memory=rows)
         return Slices(rows.table.schema, tuple(self._in_file(rows).cut(self._even(len(rows)))))
 
-    def _settled(self, flow: Slices) -> tuple[Slices, tuple[Refused, ...]]:
-        """The flow with nothing pending."""
+    def _settled(self, flow: Slices) -> tuple[Slices, tuple[Ran, ...]]:
+        """The flow with nothing pending, and what the steps did that were."""
         if not flow.pending:
             return flow, ()
         told = run_tasks(self._session(), settle, [(str(self._folder), p, flow.pending) for p in flow.parts])
@@ -183,26 +203,27 @@ class SparkLane:
             for t, part in zip(told, flow.parts, strict=True)
         ]
         parts = tuple(part for part in made if len(part))
-        return Slices(flow.schema, parts), read_refused([t["refused"] for t in told])
+        return Slices(flow.schema, parts), _read_ran(flow.pending, told)
 
-    def _loaded(self, flow: Slices) -> tuple[Rows, tuple[Refused, ...]]:
+    def _loaded(self, flow: Slices) -> tuple[Rows, tuple[Ran, ...]]:
         if flow.memory is not None:
             return flow.memory, ()
-        ready, refused = self._settled(flow)
+        ready, ran = self._settled(flow)
         parts = [p.load() for p in ready.parts]
-        return Rows.concat(parts) if parts else Rows.empty(ready.schema), refused
+        return Rows.concat(parts) if parts else Rows.empty(ready.schema), ran
 
     def _distributed(
         self, step: KernelStep, state: State, flows: list[Slices], progress: list[Steps]
-    ) -> tuple[list[Emission], tuple[Refused, ...]]:
-        count, folder = self._partitions, str(self._folder)
+    ) -> tuple[list[Emission], tuple[Ran, ...]]:
+        count, folder = self._tasks(sum(f.stored_rows for f in flows)), str(self._folder)
         jobs = [
             (folder, part, flow.pending, step.kernel.keys[port], count, port)
             for port, flow in enumerate(flows)
             for part in self._as_files(flow).parts
         ]
         told = run_tasks(self._session(), partition, jobs)
-        refused = read_refused([t["refused"] for t in told])
+        of_port = [[t for t in told if t["port"] == port] for port in range(len(flows))]
+        ran = tuple(r for flow, found in zip(flows, of_port, strict=True) for r in _read_ran(flow.pending, found))
         steps = [_steps_file(self._folder, s) for s in progress]
         states = [
             {name: write_arrow(folder, table) for name, table in part.items()}
@@ -220,7 +241,7 @@ class SparkLane:
             )
             for p in range(count)
         ]
-        return [_read_emission(t) for t in run_tasks(self._session(), reduce, arguments)], refused
+        return [_read_emission(t) for t in run_tasks(self._session(), reduce, arguments)], ran
 
     def _combined(self, kernel: Combining, state: State, flow: Slices, progress: Steps) -> KernelResult[Slices] | None:
         """The kernel over rows that tasks have summed up where they lie; None if some must be seen one by one."""
@@ -232,8 +253,8 @@ class SparkLane:
         panes = [Rows.from_table(map_arrow(t["path"]).combine_chunks()) for t in told]
         made = kernel.run_combined(state, panes, [progress])
         named = Named(made.rows.stamp, made.rows.pos, made.rows.ident, made.origin)
-        refused = read_refused([t["refused"] for t in told])
-        return KernelResult(self._kept(made.rows), named, made.state, made.late, refused + made.rejected)
+        ran = _read_ran(flow.pending, told)
+        return KernelResult(self._kept(made.rows), named, made.state, made.late, made.rejected, ran)
 
     def _as_files(self, flow: Slices) -> Slices:
         if flow.memory is None:
@@ -255,25 +276,20 @@ def write_slice(argument: tuple[str, Slice, int, int, bool]) -> dict[str, Any]:
 
 def run_pending(
     part: Slice, pending: tuple[Stateless, ...], encoded: Collection[str] | None = None
-) -> tuple[Rows, list[Refused]]:
+) -> tuple[Rows, list[Did]]:
     """The rows of a slice behind its stateless steps; columns of text that no step looks into stay encoded."""
-    rows, refused = part.load(handed_on(pending) if pending else encoded), []
+    rows, did = part.load(handed_on(pending) if pending else encoded), []
     for step in pending:
-        rows, found = run_stateless(step, rows)
-        refused += list(found)
-    return rows.with_table(decoded(rows.table, encoded)), refused
+        rows, refused = run_stateless(step, rows)
+        did.append((len(rows), refused))
+    return rows.with_table(decoded(rows.table, encoded)), did
 
 
 def settle(argument: tuple[str, Slice, tuple[Stateless, ...]]) -> dict[str, Any]:
     folder, part, pending = argument
-    rows, refused = run_pending(part, pending)
+    rows, did = run_pending(part, pending)
     made = part.picking(rows, folder)
-    return {
-        "path": made.held.path,
-        "rows": len(made),
-        "picked": made.picked,
-        "refused": _write_refused(folder, refused),
-    }
+    return {"path": made.held.path, "rows": len(made), "picked": made.picked, "did": _write_did(folder, did)}
 
 
 def partition(
@@ -281,12 +297,12 @@ def partition(
 ) -> dict[str, Any]:
     """Rows of a slice, those of each partition together, in place order."""
     folder, part, pending, keys, count, port = argument
-    rows, refused = run_pending(part, pending)
+    rows, did = run_pending(part, pending)
     owner = owners(rows.table, keys, count)
     order = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(count + 1)).tolist()
     path = write_arrow(folder, rows.take(order).to_table().combine_chunks())
-    return {"port": port, "path": path, "bounds": bounds, "refused": _write_refused(folder, refused)}
+    return {"port": port, "path": path, "bounds": bounds, "did": _write_did(folder, did)}
 
 
 def combine(
@@ -294,10 +310,10 @@ def combine(
 ) -> dict[str, Any]:
     """The rows of a slice summed up for a kernel; no path if it must see them one by one."""
     folder, part, pending, kernel, steps = argument
-    rows, refused = run_pending(part, pending, kernel.encoded)
+    rows, did = run_pending(part, pending, kernel.encoded)
     made = kernel.combine(rows, _read_steps(steps))
     path = None if made is None else write_arrow(folder, made.to_table().combine_chunks())
-    return {"path": path, "refused": _write_refused(folder, refused)}
+    return {"path": path, "did": _write_did(folder, did)}
 
 
 def reduce(argument: Any) -> dict[str, Any]:
@@ -315,8 +331,8 @@ def reduce(argument: Any) -> dict[str, Any]:
         "tie": write_arrow(folder, ties) if ties is not None else None,
         "origin": write_arrow(folder, made.origin.to_table()),
         "state": {name: write_arrow(folder, table.combine_chunks()) for name, table in made.state.items()},
-        "late": _write_refused(folder, list(made.late)),
-        "rejected": _write_refused(folder, list(made.rejected)),
+        "late": _write_refused(folder, made.late),
+        "rejected": _write_refused(folder, made.rejected),
     }
 
 
@@ -334,7 +350,23 @@ def _read_emission(told: dict[str, Any]) -> Emission:
     )
 
 
-def _write_refused(folder: str, refused: list[Refused]) -> list[dict[str, Any]]:
+def _all_ran(steps: Sequence[Stateless], did: Sequence[Sequence[Did]]) -> tuple[Ran, ...]:
+    """What steps did, from what each did on every slice."""
+    return tuple(
+        Ran(step, sum(part[i][0] for part in did), tuple(r for part in did for r in part[i][1]))
+        for i, step in enumerate(steps)
+    )
+
+
+def _write_did(folder: str, did: Sequence[Did]) -> list[tuple[int, list[dict[str, Any]]]]:
+    return [(rows, _write_refused(folder, refused)) for rows, refused in did]
+
+
+def _read_ran(steps: Sequence[Stateless], told: Sequence[dict[str, Any]]) -> tuple[Ran, ...]:
+    return _all_ran(steps, [[(rows, read_refused([refused])) for rows, refused in t["did"]] for t in told])
+
+
+def _write_refused(folder: str, refused: Sequence[Refused]) -> list[dict[str, Any]]:
     return [
         {"path": write_arrow(folder, r.rows.to_table().combine_chunks()), "reasons": list(r.reasons), "port": r.port}
         for r in refused

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from clew.engine.catalyst import failed_in_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -26,6 +28,14 @@ def run_tasks(spark: SparkSession, task: Task, arguments: Sequence[Any]) -> list
     found = numbers.mapInArrow(_runner(task, list(arguments)), "number bigint, result string").collect()
     results: dict[int, Any] = {row.number: json.loads(row.result) for row in found}
     return [results[i] for i in range(len(arguments))]
+
+
+def tasks_at_once(spark: SparkSession) -> int:
+    """How many tasks the session's executors run side by side; 1 if it does not say."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except failed_in_spark():  # Spark Connect has no context
+        return 1
 
 
 def _runner(task: Task, arguments: list[Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

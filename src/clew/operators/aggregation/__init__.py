@@ -7,6 +7,6 @@ max or median finds is 0.0, never -0.0; first, last and collect give values as t
 
 from clew.operators.aggregation.functions import aggregate
 from clew.operators.aggregation.partials import final, is_bounded, merge, partial
-from clew.operators.aggregation.results import Aggregated, call_text, result_type
+from clew.operators.aggregation.results import Aggregated, result_type
 
-__all__ = ["Aggregated", "aggregate", "call_text", "final", "is_bounded", "merge", "partial", "result_type"]
+__all__ = ["Aggregated", "aggregate", "final", "is_bounded", "merge", "partial", "result_type"]

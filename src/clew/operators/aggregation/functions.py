@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from clew.errors import BoxFailed
-from clew.expressions.aggregates import AggregateCall
+from clew.expressions.aggregates import AggregateCall, call_text
 from clew.model.groups import group_codes
 from clew.model.rows import Bools, Ints
 from clew.model.types import type_name
@@ -17,7 +17,7 @@ from clew.operators.aggregation import moments
 from clew.operators.aggregation.columns import Keys, as_doubles, counts_before, squeeze, whole
 from clew.operators.aggregation.exact import Floats
 from clew.operators.aggregation.extrema import extreme
-from clew.operators.aggregation.results import Aggregated, call_text, result_type
+from clew.operators.aggregation.results import Aggregated, result_type
 from clew.operators.aggregation.wavelet import count_below, kth_smallest
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from clew.expressions.aggregates import AggregateCall
+from clew.expressions.aggregates import AggregateCall, call_text
 from clew.model.rows import Bools, Ints
 from clew.model.types import type_name
 from clew.operators.aggregation.columns import as_doubles, counts_before, decimals, squeeze, words_of
 from clew.operators.aggregation.exact import Exact, Floats, sum_doubles, sum_integers, sum_words
-from clew.operators.aggregation.results import SPREADS, Aggregated, call_text, sum_decimal, type_over
+from clew.operators.aggregation.results import SPREADS, Aggregated, sum_decimal, type_over
 from clew.operators.aggregation.spread import sum_squares, variance
 
 FUNCTIONS = ("sum", "avg", *SPREADS)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clew.expressions.aggregates import AggregateCall
+from clew.expressions.aggregates import AggregateCall, call_text
 from clew.model.rows import Bools, Ints
 from clew.operators.aggregation import moments
 from clew.operators.aggregation.columns import counts_before, squeeze, whole
@@ -24,7 +24,7 @@ from clew.operators.aggregation.functions import (
     user_columns,
 )
 from clew.operators.aggregation.moments import Sums
-from clew.operators.aggregation.results import Aggregated, call_text, result_type
+from clew.operators.aggregation.results import Aggregated, result_type
 
 _DIGITS = pa.list_(pa.field("element", pa.int64()))
 

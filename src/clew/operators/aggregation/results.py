@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from clew.errors import TypeProblem, UnknownColumn, nearest
-from clew.expressions.aggregates import FUNCTIONS, AggregateCall
+from clew.expressions.aggregates import FUNCTIONS, AggregateCall, call_text
 from clew.model.rows import Bools
 from clew.model.types import type_name
 
@@ -29,18 +29,6 @@ class Aggregated:
     def why(self, row: int) -> str:
         """Why the aggregate of a row failed."""
         return self.reasons.get(row, self.reason)
-
-
-def call_text(call: AggregateCall) -> str:
-    """The call as a user would write it.
-
-    >>> call_text(AggregateCall("n", "count", ("sensor",), distinct=True))
-    'count(DISTINCT sensor)'
-    """
-    if call.user is not None:
-        return call.user.text
-    args = ", ".join(call.args) or "*"
-    return f"{call.function}({'DISTINCT ' if call.distinct else ''}{args})"
 
 
 def result_type(call: AggregateCall, schema: pa.Schema) -> pa.DataType:
@@ -75,12 +63,12 @@ def result_type(call: AggregateCall, schema: pa.Schema) -> pa.DataType:
 
 def type_over(call: AggregateCall, argument: pa.DataType) -> pa.DataType:
     """The type of a call with one argument, by that argument's type."""
-    function = call.function
+    function, shown = call.function, (call.shown or call.args)[0]
     if function in _NUMERIC and not is_numeric(argument):
-        raise TypeProblem(f"{call_text(call)}: {function} needs numbers, but '{call.args[0]}' is {_name(argument)}")
+        raise TypeProblem(f"{call_text(call)}: {function} needs numbers, but '{shown}' is {_name(argument)}")
     if function in _ORDERED and not is_flat(argument):
         raise TypeProblem(
-            f"{call_text(call)}: {function} needs values with an order, but '{call.args[0]}' is {_name(argument)}"
+            f"{call_text(call)}: {function} needs values with an order, but '{shown}' is {_name(argument)}"
         )
     if function == "collect":
         return pa.list_(pa.field("element", argument))
@@ -127,10 +115,10 @@ def _count_type(call: AggregateCall, schema: pa.Schema) -> pa.DataType:
     if call.distinct:
         if not call.args:
             raise TypeProblem("count(DISTINCT *) needs columns", hint="name the columns: count(DISTINCT a, b)")
-        for name in call.args:
+        for name, shown in zip(call.args, call.shown or call.args, strict=True):
             if not is_flat(schema.field(name).type):
                 kind = _name(schema.field(name).type)
-                raise TypeProblem(f"{call_text(call)}: DISTINCT compares plain values, but '{name}' is {kind}")
+                raise TypeProblem(f"{call_text(call)}: DISTINCT compares plain values, but '{shown}' is {kind}")
     return pa.int64()
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from clew.expressions.aggregates import AggregateCall
+from clew.expressions.aggregates import AggregateCall, users_columns
 from clew.model.axis import Axis, axis_of
 from clew.model.groups import group_codes, group_hash, normal, sort_by
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
@@ -257,7 +257,9 @@ class WindowKernel(Kernel):
         for result in results:
             if result.failed is not None and result.failed.any():
                 bad = np.flatnonzero(result.failed[order])
-                rejected.append(Refused(rows.take(bad), tuple(result.why(i) for i in order[bad].tolist())))
+                found = rows.take(bad)
+                told = found.with_table(found.table.rename_columns(users_columns(table.column_names, self.calls)))
+                rejected.append(Refused(told, tuple(result.why(i) for i in order[bad].tolist())))
         tie = (*(() if closed.end is None else (pa.array(closed.end[order]),)), *by)
         return Emission(rows, tie, closed.origin.take(order), state, late, tuple(rejected))
 
