@@ -163,3 +163,12 @@ class Maker:
             self.sign(span, "within")
         low, high = within if pair else (opposite(within), within)
         return low, high
+
+
+def version_text(version: object, what: str, at: str) -> str | None:
+    """The version that the user gives a function, as text."""
+    if version is None or (isinstance(version, str) and version.strip()):
+        return version
+    if isinstance(version, int) and not isinstance(version, bool):
+        return str(version)
+    raise NetworkError(f"{what} has version={shown(version)}", hint="a text or a whole number", at=at)

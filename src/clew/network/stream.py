@@ -27,7 +27,7 @@ from clew.network.boxes import (
     WindowKind,
 )
 from clew.network.columns import column_text, each_of, quoted
-from clew.network.maker import Maker
+from clew.network.maker import Maker, version_text
 from clew.network.naming import calling_spot, shown
 
 if TYPE_CHECKING:
@@ -37,8 +37,12 @@ Names = str | Sequence[str] | None
 Within = Span | tuple[Span, Span]
 
 
-def function(call: Callable[..., Any], returns: str, columns: Names = None) -> UserFunction:
+def function(
+    call: Callable[..., Any], returns: str, columns: Names = None, *, version: str | int | None = None
+) -> UserFunction:
     """A user's own function of a window: it gets the window's rows as an Arrow table and returns one value.
+
+    A store goes on with the function that it was made with. It tells by the code, or by `version` if there is one.
 
     >>> spread = function(lambda rows: rows.num_rows, "INT")
     """
@@ -51,8 +55,9 @@ def function(call: Callable[..., Any], returns: str, columns: Names = None) -> U
             hint="write it as text, like 'DOUBLE'",
             at=at,
         )
+    said = version_text(version, "clew.function", at)
     with told_of("clew.function", at):
-        return UserFunction(call, parse_type(returns), tuple(column_text(c) for c in each_of(columns)))
+        return UserFunction(call, parse_type(returns), tuple(column_text(c) for c in each_of(columns)), said)
 
 
 class Stream:
@@ -126,13 +131,15 @@ class Stream:
         *,
         how: Literal["rows", "stateful", "opaque"] = "opaque",
         order: str | None = None,
+        version: str | int | None = None,
         name: str | None = None,
     ) -> Stream:
         """The user's own code over Arrow tables.
 
         `how="rows"`: `f(rows) -> rows`, one out for one in. `"stateful"`: `f(state, rows) -> (state, rows)` with a
         column `_row`, the index of the row that completed each, and `_from`, the first it is made of. `"opaque"`:
-        `f(rows) -> rows` once a step; each result depends on all that has been seen.
+        `f(rows) -> rows` once a step; each result depends on all that has been seen. A store goes on with the
+        function that it was made with; it tells by the code, or by `version` if there is one.
         """
         new = Maker(self, "apply", name)
         if how not in ("rows", "stateful", "opaque"):
@@ -144,7 +151,8 @@ class Stream:
         order = order or (self.order if self.order in made.names else None)
         if order is not None:
             new.column(order, "is ordered by", made.names)
-        return new.add(Apply("", (), function, made, how, at=new.at), tuple(made.names), order)
+        said = version_text(version, new.what, new.at)
+        return new.add(Apply("", (), function, made, how, said, at=new.at), tuple(made.names), order)
 
     # --- order ---
 
