@@ -26,7 +26,7 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
-from clew.network.columns import column_text, each_of, quoted
+from clew.network.columns import column_text, each_of, is_column, quoted
 from clew.network.maker import Maker, version_text
 from clew.network.naming import calling_spot, shown
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str] | None
 Within = Span | tuple[Span, Span]
+_BOX_NAME = "name= names the box if it is one word and no column; else it is the expression of a column"
 
 
 def function(
@@ -85,12 +86,14 @@ class Stream:
         text = new.expression(condition, "filters by")
         return new.add(Filter("", (), text, at=new.at), self.columns, self.order)
 
-    def map(self, *columns: Any, **named: Any) -> Stream:
-        """Each row projected: columns by name, `"expression AS name"`, `"*"` for all, `name="expression"`.
+    def map(self, /, *columns: Any, **named: Any) -> Stream:
+        """Each row projected: columns by name, `"expression AS name"`, `"*"` for all, `column="expression"`.
+
+        `name=` names the box if it is one word and no column of the input, else it is a column like the others.
 
         >>> # readings.map("*", fahrenheit="celsius * 1.8 + 32")
         """
-        box_name = named.pop("name", None) if "name" not in self.columns or not columns else None
+        box_name = named.pop("name") if "name" in named and not self._is_expression(named["name"]) else None
         new = Maker(self, "map", box_name)
         items: dict[str, str] = {}
         for column in columns:
@@ -101,12 +104,20 @@ class Stream:
             if alias in items:
                 raise DuplicateName(f"{new.what} makes two columns named '{alias}'", at=new.at)
             items[alias] = text
-        items.update({alias: new.expression(value, "projects") for alias, value in named.items()})
+        for alias, value in named.items():
+            items[alias] = new.expression(value, "projects", hint=_BOX_NAME if alias == "name" else None)
         new.output_columns(items)
         order = next((c for c, text in items.items() if text.strip("`") == self.order), None)
         if order is None and self.order in items:
             order = self.order
         return new.add(Map("", (), tuple(items.items()), at=new.at), tuple(items), order)
+
+    def _is_expression(self, name: Any) -> bool:
+        """Whether what `map` is given as `name=` makes a column, and does not name the box."""
+        if not isinstance(name, str):
+            return is_column(name)
+        word = name.strip()
+        return bool(word) and (not word.isidentifier() or word.lower() in (c.lower() for c in self.columns))
 
     def drop(
         self, every: int | None = None, *, fraction: float | None = None, seed: int = 0, name: str | None = None
@@ -312,7 +323,7 @@ class Windowed:
     def __repr__(self) -> str:
         return f"<windows over {self._new.stream.name}>"
 
-    def agg(self, **aggregates: Any) -> Stream:
+    def agg(self, /, **aggregates: Any) -> Stream:
         """One row per window: the grouping columns, then each `name="sum(price * volume) / sum(volume)"`."""
         aggregations = self._new.aggregations(aggregates, self._by, self._new.stream.columns)
         columns = (*self._by, *aggregates)
@@ -332,7 +343,7 @@ class Resampled:
     def __repr__(self) -> str:
         return f"<windows over {self._new.stream.name} at {self._ticks.name}>"
 
-    def agg(self, **aggregates: Any) -> Stream:
+    def agg(self, /, **aggregates: Any) -> Stream:
         """The columns of `ticks`, then each aggregate over the rows around it; null where there are none."""
         aggregations = self._new.aggregations(aggregates, (), self._new.stream.columns, self._ticks.columns)
         columns = (*self._ticks.columns, *aggregates)
