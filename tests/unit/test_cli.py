@@ -16,6 +16,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+import clew as streams_of
 from clew.archive import Store
 from clew.archive.lock import StoreLock
 from clew.cli.app import app
@@ -167,6 +168,46 @@ def test_rejected_and_late_keep_the_tuple_and_the_reason(made: Path) -> None:
     assert late["all_rows"] == 7
     assert list(late["rows"][0]) == ["epoch", "reason", "ts", "sensor", "celsius"]
     assert clew("late", "reading", "--store", made).stderr.endswith("  hint: did you mean 'readings'?\n")
+
+
+def test_late_without_a_name_tells_of_every_stream_and_box(tmp_path: Path) -> None:
+    net = streams_of.Network("late")
+    readings = net.stream("readings", "ts LONG, x DOUBLE", order="ts", key=["ts", "x"])
+    readings.map("x", at="10 - ts", name="turned").window(span=1, on="at", name="counted").agg(n="count(*)").output("o")
+    with streams_of.open(tmp_path / "store", net, lane="driver", durable=False) as engine:
+        engine.feed("readings", [{"ts": 1, "x": 0.5}])
+        engine.feed("readings", [{"ts": 3, "x": 0.5}, {"ts": 2, "x": float("nan")}])
+        engine.feed("readings", [{"ts": 2, "x": 1.5}])
+    whole = document("late", "--store", tmp_path / "store")
+    assert (whole["late"], whole["all_rows"]) == (None, len(whole["rows"]))
+    named = {name: document("late", name, "--store", tmp_path / "store")["rows"] for name in ("readings", "counted")}
+    assert [r["epoch"] for r in whole["rows"]] == sorted(r["epoch"] for r in whole["rows"])
+    for name, rows in named.items():
+        found = [r for r in whole["rows"] if r["name"] == name]
+        assert found == [
+            {"name": name, "epoch": r.pop("epoch"), "reason": r.pop("reason"), "row": json.dumps(r)} for r in rows
+        ]
+        assert found
+    text = clew("late", "--store", tmp_path / "store", "--limit", 1)
+    assert re.fullmatch(r"name +epoch +reason +row", text.stdout.splitlines()[0])
+    assert document("late", "turned", "--store", tmp_path / "store")["all_rows"] == 0
+
+
+def test_times_that_python_has_no_object_for_are_shown(tmp_path: Path) -> None:
+    net = streams_of.Network("far")
+    far = net.stream("far", "ts TIMESTAMP, d DATE", order="ts", key="ts")
+    far.filter("d is not null").output("o")
+    day = pa.array([10**7, 11_574_074], pa.int32()).cast(pa.date32())
+    moment = pa.array([10**18, 10**12], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    with streams_of.open(tmp_path / "store", net, lane="driver", durable=False) as engine:
+        engine.feed("far", pa.table({"ts": moment.slice(0, 1), "d": day.slice(0, 1)}))
+        engine.feed("far", pa.table({"ts": moment.slice(1), "d": day.slice(1)}))
+    (row,) = document("show", "far", "--store", tmp_path / "store")["rows"]
+    assert row == {"tid": "far:1", "ts": "33658-09-27T01:46:40.000000Z", "d": "29349-01-26"}
+    (late,) = document("late", "far", "--store", tmp_path / "store")["rows"]
+    assert late["ts"] == "1970-01-12T13:46:40+00:00"
+    assert clew("show", "o", "--store", tmp_path / "store").stdout.splitlines()[1].endswith("29349-01-26")
+    assert clew("streams", "--store", tmp_path / "store").exit_code == 0
 
 
 def test_progress_tells_epochs_and_boxes(made: Path) -> None:

@@ -58,6 +58,13 @@ def test_arrows_go_column_by_column_from_box_to_box(network: Callable[[], clew.N
         assert columns == list(range(columns[0], columns[-1] + 1))
 
 
+@pytest.mark.parametrize("network", [shop, doubled])
+def test_a_box_is_fed_by_boxes_before_it(network: Callable[[], clew.Network]) -> None:
+    boxes = network().boxes
+    for number, box in enumerate(boxes):
+        assert {*box.inputs} <= {b.name for b in boxes[:number]}
+
+
 def test_a_source_stands_right_before_its_first_user() -> None:
     place, _ = _layout(shop().boxes)
     assert place["payments"][0] == place["paid"][0] - 1

@@ -43,7 +43,7 @@ _log = logging.getLogger("clew.archive")
 class Store:
     """A store open in this process, for writing or for reading only.
 
-    A reader takes no lock and stands at the epoch that was last when it was opened; `refresh` moves it on.
+    A reader takes no lock and stands at the epoch that was last when it was opened.
     """
 
     def __init__(
@@ -139,12 +139,6 @@ class Store:
     def settings(self) -> Json:
         """The settings pinned when the store was made."""
         return dict(self.manifest["settings"])
-
-    def refresh(self) -> int:
-        """Let a reader see what was committed since; the last epoch."""
-        if self._lock is None:
-            self.state = self._journal.load()
-        return self.state.epoch
 
     def seen(self, id: str) -> int | None:
         """The epoch in which the batch that its caller named `id` was committed."""

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Better = Literal["higher", "lower"]
+FEWEST = 5  # samples whose least and greatest hold the median in nine runs of ten
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured case. An aim is met only if the unfavourable end of the interval meets it."""
+    """A measured case. An aim is met only if the unfavourable end of the interval meets it.
+
+    `met` is None where no aim is, and where samples are too few to tell.
+    """
 
     case: str
     value: float
@@ -58,6 +62,8 @@ def figure(case: Case, samples: Sequence[float]) -> Figure:
     met = None
     if case.aim is not None:
         met = worst >= case.aim if case.better == "higher" else worst <= case.aim
+        if len(samples) < FEWEST and (met or not case.worst):
+            met = None
     return Figure(case.name, value, low, high, case.unit, case.better, case.aim, met)
 
 

@@ -119,7 +119,7 @@ def _row(figure: Mapping[str, Any]) -> tuple[object, ...]:
         f"{number(figure['low'])} - {number(figure['high'])}",
         figure["unit"],
         MISSING if aim is None else f"{'>=' if figure['better'] == 'higher' else '<='} {aim:g}",
-        MISSING if met is None else "yes" if met else "no",
+        MISSING if aim is None else "-" if met is None else "yes" if met else "no",
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clew.cli.output import MISSING, Json, Out, count, size
+from clew.cli.output import MISSING, Json, Out, count, plain, size
 
 if TYPE_CHECKING:
     from clew.archive.layout import Kind
@@ -66,13 +67,15 @@ def tuples(
     """Some tuples of a stream, each under its tid, and how many there are in all."""
     import pyarrow.compute as pc
 
+    from clew.model.values import python_rows
+
     seqs = store.read_table(stream, ["_seq"], as_of=as_of).column("_seq")
     wanted = _cut(seqs, limit, last)
     if not len(wanted):
         return [], len(seqs)
     bounds = pc.min_max(wanted).as_py()
     table = store.read_table(stream, ranges={"_seq": (bounds["min"], bounds["max"])}, as_of=as_of)
-    return [{"tid": f"{stream}:{row['_seq']}", **_visible(row)} for row in table.to_pylist()], len(seqs)
+    return [{"tid": f"{stream}:{row['_seq']}", **_visible(row)} for row in python_rows(table)], len(seqs)
 
 
 def rejected(
@@ -92,26 +95,32 @@ def rejected(
 
 def late(
     out: Out,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A source stream or a box.")],
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A source or a box; all without it.")] = None,
     store: StoreOption = STORE,
     limit: LimitOption = 20,
     last: LastOption = False,
 ) -> None:
     """Show tuples that came too late for a stream, or for every open window of a box."""
-    from clew.engine.asides import late_names, late_tables
+    from clew.engine.asides import late_name, late_names, late_tables, late_tables_of_all
     from clew.errors import UnknownStream, nearest
 
     with opened(store) as found:
         boxes = [box["name"] for box in (found.state.network or {}).get("boxes", ())]
         boxes = list(dict.fromkeys([*boxes, *late_names(found.state)]))
-        if name not in boxes:
+        if name not in (None, *boxes):
             raise UnknownStream(
                 f"store '{store}' has no stream or box '{name}'",
                 details=[f"streams and boxes: {', '.join(boxes) or 'none'}"],
-                hint=nearest(name, boxes),
+                hint=nearest(str(name), boxes),
             )
-        rows = [r for table in late_tables(found.state, _prints(found), name) for r in _side_rows(found, table)]
-    rows = [{"epoch": r["_epoch"], "reason": r["_reason"], **_visible(r)} for r in rows]
+        prints = _prints(found)
+        tables = late_tables(found.state, prints, name) if name is not None else late_tables_of_all(found.state)
+        late = [(late_name(found.state, prints, table), r) for table in tables for r in _side_rows(found, table)]
+    if name is not None:
+        rows = [{"epoch": r["_epoch"], "reason": r["_reason"], **_visible(r)} for _, r in late]
+    else:  # rows of different columns: each as text, as rejected ones are
+        rows = [{"name": box, "epoch": r["_epoch"], "reason": r["_reason"], "row": _row_text(_visible(r))}
+                for box, r in sorted(late, key=lambda found: found[1]["_epoch"])]  # fmt: skip
     _give_rows(out, rows, limit, last, {"late": name})
 
 
@@ -222,15 +231,20 @@ def _stream_row(stream: Json) -> tuple[object, ...]:
 
 
 def _side_rows(store: Store, name: str) -> list[Json]:
+    from clew.model.values import python_rows
+
     kind: Kind = "tables"
     if name not in store.state.tables or store.state.tables[name].schema is None:
         return []
-    found: list[Json] = store.read_table(name, kind=kind).to_pylist()
-    return found
+    return python_rows(store.read_table(name, kind=kind))
 
 
 def _visible(row: Json) -> Json:
     return {name: value for name, value in row.items() if not name.startswith("_")}
+
+
+def _row_text(row: Json) -> str:
+    return json.dumps(plain(row), ensure_ascii=False, allow_nan=False)
 
 
 def _cut(rows: Any, limit: int, last: bool) -> Any:

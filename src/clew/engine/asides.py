@@ -97,6 +97,11 @@ def late_tables(state: State, prints: Mapping[str, str], name: str) -> list[str]
     return [*own, *(table for table in had if table not in own)]
 
 
+def late_tables_of_all(state: State) -> list[str]:
+    """All tables with late tuples."""
+    return [name for name, _ in _late(state)]
+
+
 def late_name(state: State, prints: Mapping[str, str], table: str) -> str:
     """Whose late tuples stand in a table: the box as the network calls it, or the name that it had."""
     meta = state.tables[table].meta

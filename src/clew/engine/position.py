@@ -23,7 +23,7 @@ class Position:
     @staticmethod
     def of(store: Store, names: Iterable[str]) -> Position:
         known = tuple(sorted(names))
-        return Position(known, store.layout.root / "_streaming" / "+".join(known))
+        return Position(known, store.layout.streaming / "+".join(known))
 
     @property
     def begun(self) -> bool:

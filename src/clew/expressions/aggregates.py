@@ -22,10 +22,12 @@ class UserFunction:
     function: Callable[[pa.Table], Any]
     type: pa.DataType
     columns: tuple[str, ...] = ()  # empty: all of them
+    version: str | None = None
 
     @property
     def text(self) -> str:
-        return f"{getattr(self.function, '__qualname__', repr(self.function))}({', '.join(self.columns) or '*'})"
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return f"{name}({', '.join(self.columns) or '*'})"
 
 
 @dataclass(frozen=True)

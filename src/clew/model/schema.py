@@ -31,7 +31,9 @@ def parse_schema(text: str) -> pa.Schema:
             )
         name, type_text = field.groups()
         if name.startswith("`"):
-            name = name[1:-1].replace("``", "`")
+            name = name[1:-1]
+        if "`" in name:
+            raise SchemaError(f"column '{name.replace('``', '`')}' has a backtick in its name", hint="rename it")
         if name.startswith("_"):
             raise SchemaError(f"column '{name}' starts with an underscore", hint="such names are clew's own")
         if any(f.name.lower() == name.lower() for f in fields):
@@ -46,7 +48,7 @@ def schema_text(schema: pa.Schema) -> str:
 
 
 def _written(name: str) -> str:
-    return name if re.fullmatch(_PLAIN, name) else "`" + name.replace("`", "``") + "`"
+    return name if re.fullmatch(_PLAIN, name) else f"`{name}`"
 
 
 def _split_top(text: str) -> list[str]:

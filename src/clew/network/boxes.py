@@ -143,3 +143,4 @@ class Apply(Box):
     function: Callable[..., Any]
     schema: pa.Schema
     how: Literal["rows", "stateful", "opaque"]
+    version: str | None = None

@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from clew.errors import NetworkError
+from clew.expressions.functions import WITHOUT_PARENTHESES
+from clew.expressions.parse import tokens_of
 from clew.network.naming import shown
 
 _HINT = "write the expression as text; a UDF is called by the name it is registered under"
@@ -107,8 +109,14 @@ def _literal(node: Any) -> str:
 
 
 def quoted(part: str) -> str:
-    """A column's name as it stands in an expression."""
-    return part if part.isidentifier() else "`" + part.replace("`", "``") + "`"
+    """A column's name as it stands in an expression: in backticks, if it is no plain word or a word of SQL's own."""
+    return part if _is_plain(part) else "`" + part.replace("`", "``") + "`"
+
+
+def _is_plain(part: str) -> bool:
+    if not (part.isidentifier() and part.isascii()) or part.lower() in WITHOUT_PARENTHESES | {"current_path"}:
+        return False
+    return [token.token_type.name for token in tokens_of(part)] == ["VAR"]
 
 
 def _each(sequence: Any) -> Iterator[Any]:

@@ -28,6 +28,7 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
+from clew.network.code import code_mark, function_name
 from clew.network.columns import quoted
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def what_it_does(box: Box) -> str:
         case Drop():
             return f"every {box.every}" if box.every else f"fraction {box.fraction}, seed {box.seed}"
         case Apply():
-            return f"{getattr(box.function, '__qualname__', 'function')}, {box.how}"
+            return f"{function_name(box.function)}, {box.how}"
     return ""
 
 
@@ -124,6 +125,8 @@ def as_json(network: Network) -> dict[str, Any]:
 
 def box_json(box: Box) -> dict[str, Any]:
     fields = {f.name: getattr(box, f.name) for f in dataclasses.fields(box) if f.name not in ("name", "inputs", "at")}
+    if isinstance(box, Apply):
+        fields["function"] = _function(fields["function"], fields.pop("version"))
     return {
         "name": box.name,
         "kind": box.kind,
@@ -141,27 +144,25 @@ def plain(value: Any) -> Any:
         case pa.Schema():
             return schema_text(value)
         case UserFunction():
-            return {"function": value.text, "returns": type_name(value.type), "code": code_mark(value.function)}
+            return {
+                **_function(value.function, value.version),
+                "function": value.text,
+                "returns": type_name(value.type),
+            }
         case tuple() | list():
             return [plain(v) for v in value]
+        case dict():
+            return {name: plain(v) for name, v in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"kind": type(value).__name__.lower()} | {
             f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)
         }
-    if callable(value):
-        return {"function": getattr(value, "__qualname__", repr(type(value))), "code": code_mark(value)}
     return str(value)
 
 
-def code_mark(call: Any) -> str | None:
-    """A mark that changes when a Python function's code does."""
-    import hashlib
-
-    code = getattr(call, "__code__", None)
-    if code is None:
-        return None
-    text = repr((code.co_code, [c for c in code.co_consts if not hasattr(c, "co_code")], code.co_names))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _function(call: Any, version: str | None) -> dict[str, Any]:
+    """A user's function by its name and its version; by its code if it has no version."""
+    return {"function": function_name(call), "code": code_mark(call) if version is None else f"version {version}"}
 
 
 # --- SVG: columns by depth, one card a box, a line an arrow; where a line passes a column it has a row of its own ---

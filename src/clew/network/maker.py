@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from clew.errors import DuplicateName, NetworkError, SyntaxProblem, UnknownColumn, WindowError, nearest, told_of
+from clew.errors import (
+    DuplicateName,
+    NetworkError,
+    SchemaError,
+    SyntaxProblem,
+    UnknownColumn,
+    WindowError,
+    nearest,
+    told_of,
+)
 from clew.expressions.aggregates import UserFunction, split_aggregates
 from clew.expressions.parse import check_expression, parse_expression, split_alias
 from clew.model.axis import Span, opposite, span_sign
@@ -82,9 +91,13 @@ class Maker:
         with told_of(self.what, self.at):
             return column_text(value)
 
-    def expression(self, value: Any, verb: str, columns: Sequence[str] | None = None) -> str:
+    def expression(self, value: Any, verb: str, columns: Sequence[str] | None = None, hint: str | None = None) -> str:
+        """An expression over the input's columns; `hint` goes with errors that have none."""
         text = self.text(value)
-        check_expression(text, columns or self.stream.columns, what=f"{self.what} {verb}", at=self.at, aggregates=False)
+        try:
+            check_expression(text, columns or self.stream.columns, what=f"{self.what} {verb}", at=self.at)
+        except NetworkError as error:
+            raise type(error)(error.message, details=error.details, hint=error.hint or hint, at=error.at) from error
         return text
 
     def aliased(self, column: Any) -> tuple[str, str]:
@@ -127,6 +140,8 @@ class Maker:
                 raise NetworkError(
                     f"{self.what} makes a column '{column}'", hint="a leading '_' is clew's own", at=self.at
                 )
+            if "`" in column:
+                raise SchemaError(f"{self.what} makes a column '{column}', with a backtick in its name", at=self.at)
             if column.lower() in seen:
                 raise DuplicateName(f"{self.what} makes two columns named '{column}'", at=self.at)
             seen.add(column.lower())
@@ -163,3 +178,12 @@ class Maker:
             self.sign(span, "within")
         low, high = within if pair else (opposite(within), within)
         return low, high
+
+
+def version_text(version: object, what: str, at: str) -> str | None:
+    """The version that the user gives a function, as text."""
+    if version is None or (isinstance(version, str) and version.strip()):
+        return version
+    if isinstance(version, int) and not isinstance(version, bool):
+        return str(version)
+    raise NetworkError(f"{what} has version={shown(version)}", hint="a text or a whole number", at=at)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from clew.errors import (
-    CycleError,
     DuplicateName,
     NetworkError,
     SchemaError,
@@ -252,24 +251,3 @@ def _free(name: str, taken: Iterable[str]) -> str:
         count += 1
         candidate = f"{name}_{count}"
     return candidate
-
-
-def in_order(boxes: Mapping[str, Box]) -> list[Box]:
-    """The boxes, inputs first; `CycleError` names a cycle if there is one."""
-    done: dict[str, Box] = {}
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in done:
-            return
-        if name in path:
-            cycle = " -> ".join((*path[path.index(name) :], name))
-            raise CycleError(f"boxes feed each other in a circle: {cycle}")
-        for parent in boxes[name].inputs:
-            if parent not in boxes:
-                raise NetworkError(f"box '{name}' is fed by '{parent}', which does not exist")
-            visit(parent, (*path, name))
-        done[name] = boxes[name]
-
-    for name in boxes:
-        visit(name, ())
-    return list(done.values())

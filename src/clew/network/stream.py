@@ -26,8 +26,8 @@ from clew.network.boxes import (
     Window,
     WindowKind,
 )
-from clew.network.columns import column_text, each_of, quoted
-from clew.network.maker import Maker
+from clew.network.columns import column_text, each_of, is_column, quoted
+from clew.network.maker import Maker, version_text
 from clew.network.naming import calling_spot, shown
 
 if TYPE_CHECKING:
@@ -35,10 +35,15 @@ if TYPE_CHECKING:
 
 Names = str | Sequence[str] | None
 Within = Span | tuple[Span, Span]
+_BOX_NAME = "name= names the box if it is one word and no column; else it is the expression of a column"
 
 
-def function(call: Callable[..., Any], returns: str, columns: Names = None) -> UserFunction:
+def function(
+    call: Callable[..., Any], returns: str, columns: Names = None, *, version: str | int | None = None
+) -> UserFunction:
     """A user's own function of a window: it gets the window's rows as an Arrow table and returns one value.
+
+    A store goes on with the function that it was made with. It tells by the code, or by `version` if there is one.
 
     >>> spread = function(lambda rows: rows.num_rows, "INT")
     """
@@ -51,8 +56,9 @@ def function(call: Callable[..., Any], returns: str, columns: Names = None) -> U
             hint="write it as text, like 'DOUBLE'",
             at=at,
         )
+    said = version_text(version, "clew.function", at)
     with told_of("clew.function", at):
-        return UserFunction(call, parse_type(returns), tuple(column_text(c) for c in each_of(columns)))
+        return UserFunction(call, parse_type(returns), tuple(column_text(c) for c in each_of(columns)), said)
 
 
 class Stream:
@@ -80,12 +86,14 @@ class Stream:
         text = new.expression(condition, "filters by")
         return new.add(Filter("", (), text, at=new.at), self.columns, self.order)
 
-    def map(self, *columns: Any, **named: Any) -> Stream:
-        """Each row projected: columns by name, `"expression AS name"`, `"*"` for all, `name="expression"`.
+    def map(self, /, *columns: Any, **named: Any) -> Stream:
+        """Each row projected: columns by name, `"expression AS name"`, `"*"` for all, `column="expression"`.
+
+        `name=` names the box if it is one word and no column of the input, else it is a column like the others.
 
         >>> # readings.map("*", fahrenheit="celsius * 1.8 + 32")
         """
-        box_name = named.pop("name", None) if "name" not in self.columns or not columns else None
+        box_name = named.pop("name") if "name" in named and not self._is_expression(named["name"]) else None
         new = Maker(self, "map", box_name)
         items: dict[str, str] = {}
         for column in columns:
@@ -96,12 +104,20 @@ class Stream:
             if alias in items:
                 raise DuplicateName(f"{new.what} makes two columns named '{alias}'", at=new.at)
             items[alias] = text
-        items.update({alias: new.expression(value, "projects") for alias, value in named.items()})
+        for alias, value in named.items():
+            items[alias] = new.expression(value, "projects", hint=_BOX_NAME if alias == "name" else None)
         new.output_columns(items)
         order = next((c for c, text in items.items() if text.strip("`") == self.order), None)
         if order is None and self.order in items:
             order = self.order
         return new.add(Map("", (), tuple(items.items()), at=new.at), tuple(items), order)
+
+    def _is_expression(self, name: Any) -> bool:
+        """Whether what `map` is given as `name=` makes a column, and does not name the box."""
+        if not isinstance(name, str):
+            return is_column(name)
+        word = name.strip()
+        return bool(word) and (not word.isidentifier() or word.lower() in (c.lower() for c in self.columns))
 
     def drop(
         self, every: int | None = None, *, fraction: float | None = None, seed: int = 0, name: str | None = None
@@ -126,13 +142,15 @@ class Stream:
         *,
         how: Literal["rows", "stateful", "opaque"] = "opaque",
         order: str | None = None,
+        version: str | int | None = None,
         name: str | None = None,
     ) -> Stream:
         """The user's own code over Arrow tables.
 
         `how="rows"`: `f(rows) -> rows`, one out for one in. `"stateful"`: `f(state, rows) -> (state, rows)` with a
         column `_row`, the index of the row that completed each, and `_from`, the first it is made of. `"opaque"`:
-        `f(rows) -> rows` once a step; each result depends on all that has been seen.
+        `f(rows) -> rows` once a step; each result depends on all that has been seen. A store goes on with the
+        function that it was made with; it tells by the code, or by `version` if there is one.
         """
         new = Maker(self, "apply", name)
         if how not in ("rows", "stateful", "opaque"):
@@ -144,7 +162,8 @@ class Stream:
         order = order or (self.order if self.order in made.names else None)
         if order is not None:
             new.column(order, "is ordered by", made.names)
-        return new.add(Apply("", (), function, made, how, at=new.at), tuple(made.names), order)
+        said = version_text(version, new.what, new.at)
+        return new.add(Apply("", (), function, made, how, said, at=new.at), tuple(made.names), order)
 
     # --- order ---
 
@@ -304,7 +323,7 @@ class Windowed:
     def __repr__(self) -> str:
         return f"<windows over {self._new.stream.name}>"
 
-    def agg(self, **aggregates: Any) -> Stream:
+    def agg(self, /, **aggregates: Any) -> Stream:
         """One row per window: the grouping columns, then each `name="sum(price * volume) / sum(volume)"`."""
         aggregations = self._new.aggregations(aggregates, self._by, self._new.stream.columns)
         columns = (*self._by, *aggregates)
@@ -324,7 +343,7 @@ class Resampled:
     def __repr__(self) -> str:
         return f"<windows over {self._new.stream.name} at {self._ticks.name}>"
 
-    def agg(self, **aggregates: Any) -> Stream:
+    def agg(self, /, **aggregates: Any) -> Stream:
         """The columns of `ticks`, then each aggregate over the rows around it; null where there are none."""
         aggregations = self._new.aggregations(aggregates, (), self._new.stream.columns, self._ticks.columns)
         columns = (*self._ticks.columns, *aggregates)
