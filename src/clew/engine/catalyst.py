@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from clew.engine.plan import Stateless
-from clew.engine.typing import spark_schema
 from clew.errors import BoxFailed, StoreFull
 from clew.model.rows import Bools, Rows
+from clew.model.schema import spark_schema
 from clew.operators.base import Refused
 
 ROW = "_row"

@@ -17,8 +17,8 @@ from clew.archive.layout import folder_name
 from clew.archive.store import Store
 from clew.engine.catalyst import first_line
 from clew.engine.stored import EPOCH
-from clew.engine.typing import spark_schema
 from clew.errors import DeliveryFailed, DuplicateName, NetworkError, StoreError
+from clew.model.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from clew.engine.batches import one_value
 from clew.errors import BatchError, ClewError, NetworkError, TypeProblem, WindowError
 from clew.expressions.aggregates import AggregateCall, AggregatePlan, in_users_words, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
@@ -278,6 +277,8 @@ class _Builder:
         """The window with its landmark as a value of the column, a time without a zone taken in the store's."""
         if not isinstance(window, Landmark) or window.on is None:
             return window
+        from clew.engine.batches import one_value  # a network is checked without waiting for pandas
+
         field = schema.field(window.on)
         try:
             return replace(window, start=one_value(window.start, field, "a landmark", self.zone))

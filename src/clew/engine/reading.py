@@ -10,7 +10,7 @@ import pyarrow as pa
 from clew.archive.layout import Kind
 from clew.archive.store import Store
 from clew.engine.stored import EPOCH, SEQ
-from clew.engine.typing import spark_schema
+from clew.model.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ import pyarrow as pa
 from clew.engine.catalyst import failed_in_spark, first_line
 from clew.engine.plan import Columns
 from clew.errors import BoxFailed, SchemaError, TypeProblem
-from clew.model.schema import schema_text
-from clew.model.types import parse_type, type_name
+from clew.model.schema import schema_text, spark_schema
+from clew.model.types import parse_type
 from clew.network.boxes import Box
 
 if TYPE_CHECKING:
@@ -57,8 +57,3 @@ class SparkTyper:
                     at=box.at or None,
                 ) from error
         return kinds
-
-
-def spark_schema(schema: pa.Schema) -> str:
-    """A schema as Spark's DDL."""
-    return ", ".join(f"`{f.name}` {type_name(f.type)}" for f in schema)

@@ -68,3 +68,8 @@ def _split_top(text: str) -> list[str]:
     if not any(p.strip() for p in parts):
         raise SchemaError("a stream needs at least one column")
     return parts
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    """A schema as Spark's DDL."""
+    return ", ".join(f"`{f.name}` {type_name(f.type)}" for f in schema)
