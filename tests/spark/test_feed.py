@@ -150,11 +150,24 @@ def test_values_of_a_frame_that_do_not_fit_reject_their_row(spark: SparkSession,
         assert misfit == {"ts": 2, "id": 99999999999, "g": "b", "x": 2.0}
 
 
+def test_no_fraction_is_cut_off(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's casts do so without a word, in an order column too."""
+    net = clew.Network("numbers")
+    net.stream("s", "ts LONG, d DECIMAL(5, 1)", order="ts", key="ts").output("o")
+    frame = spark.sql("SELECT * FROM VALUES (1D, 2.5D), (1.9D, 3.5D), (4D, 4.25D), (5D, null) AS t(ts, d)")
+    with clew.open(tmp_path / "s", net, spark=spark) as engine:
+        assert engine.feed("s", frame).admitted == {"s": 2}
+        assert [(r.ts, str(r.d)) for r in engine.read("s").collect()] == [(1, "2.5"), (5, "None")]
+        assert {(json.loads(r.row)["ts"], json.loads(r.row)["d"]) for r in engine.rejected("s").collect()} == {
+            (1.9, "3.5"), (4.0, 4.25),
+        }  # fmt: skip
+
+
 def test_a_misfit_beside_a_time_that_python_cannot_hold_is_kept_whole(spark: SparkSession, tmp_path: Path) -> None:
     """The whole batch failed."""
     net = clew.Network("times")
     net.stream("s", "ts LONG, id INT, at TIMESTAMP, d DATE", order="ts", key="ts").output("o")
-    frame = spark.sql("SELECT 1.5D AS ts, 1e12D AS id, timestamp_seconds(400000000000) AS at, "
+    frame = spark.sql("SELECT 1D AS ts, 1e12D AS id, timestamp_seconds(400000000000) AS at, "
                       "DATE'9999-12-31' + 366 AS d UNION ALL SELECT 2D, 2D, null, null")  # fmt: skip
     with clew.open(tmp_path / "s", net, spark=spark) as engine:
         assert engine.feed("s", frame).admitted == {"s": 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -285,3 +286,47 @@ def test_a_reader_of_batches_is_a_table_and_an_array_is_none() -> None:
     for batch in (pd.Series([1]), np.array([1])):
         with pytest.raises(BatchError, match="cannot feed stream 's' with"):
             as_table(batch, schema, "s")
+
+
+LISTS = [
+    ("ARRAY<INT>", [1.7], "got list [1.7]"),
+    ("ARRAY<INT>", b"x", "got bytes b'x'"),
+    ("ARRAY<STRING>", "abc", "got str 'abc'"),
+    ("ARRAY<TIMESTAMP>", [1], "got list [1]"),
+    ("ARRAY<DATE>", [dt.datetime(2024, 1, 1, 5)], "got list [datetime.datetime(2024, 1, 1, 5, 0)]"),
+    ("ARRAY<TIMESTAMP_NTZ>", [dt.datetime(2024, 1, 1, tzinfo=dt.UTC)],
+     "got list [datetime.datetime(2024, 1, 1, 0, 0, tzinfo=datetime.timezone.utc)]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value", "reason"), LISTS)
+def test_what_stands_in_a_list_is_changed_no_more_than_what_stands_alone(kind: str, value: Any, reason: str) -> None:
+    found, ((_, why),) = taken([{"v": value}, {"v": None}], f"v {kind}")
+    assert (found, why) == ([{"v": None}], f"column 'v' is {kind}, {reason}")
+
+
+def test_lists_of_another_type_are_taken_where_nothing_changes() -> None:
+    found, rejects = taken(pa.table({"v": pa.array([[1.0], None, [], [2.0, None]])}).slice(1), "v ARRAY<INT>")
+    assert (found, rejects) == ([{"v": None}, {"v": []}, {"v": [2, None]}], [])
+    found, ((_, why),) = taken(pa.table({"v": pa.array([[1.0], [1.5]])}), "v ARRAY<INT>")
+    assert (found, why) == ([{"v": [1]}], "column 'v' is ARRAY<INT>, got list [1.5]")
+    large = pa.table({"v": pa.array([[1, None]], pa.large_list(pa.int64()))})
+    assert taken(large, "v ARRAY<INT>")[0] == [{"v": [1, None]}]
+
+
+def test_times_in_a_list_are_of_the_stores_zone_too() -> None:
+    made, _ = as_table([{"v": [dt.datetime(2024, 1, 1, 5)]}], parse_schema("v ARRAY<TIMESTAMP>"), "s", "Europe/Paris")
+    assert made["v"][0][0].as_py() == dt.datetime(2024, 1, 1, 4, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "text"),
+    [
+        ("DATE", pa.array([dt.datetime(2024, 1, 1)]), "as timestamp[us], not DATE"),
+        ("TIMESTAMP", pa.array([dt.date(2024, 1, 1)]), "as date32[day], not TIMESTAMP"),
+        ("INT", pa.array([[1]]), "as list<item: int64>, not INT"),
+    ],
+)
+def test_dates_times_and_lists_are_not_taken_for_each_other(kind: str, column: pa.Array, text: str) -> None:
+    with pytest.raises(BatchError, match=re.escape(f"batch for stream 's' has column 'v' {text}\n  hint: cast it")):
+        taken(pa.table({"v": column}), f"v {kind}")

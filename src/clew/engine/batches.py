@@ -119,7 +119,13 @@ def _fitting(
 
 
 def _column(values: list[Any], field: pa.Field, zone: str) -> pa.Array:
-    kind = field.type
+    return pa.array(_ready(values, field.type, zone), field.type)
+
+
+def _ready(values: list[Any], kind: pa.DataType, zone: str) -> list[Any]:
+    """The values as Arrow takes them for this type without changing any; an error if that cannot be."""
+    if pa.types.is_list(kind):
+        return [None if v is None else _ready(_items(v), kind.value_type, zone) for v in values]
     if pa.types.is_timestamp(kind):
         values = [_moment(v, zone if kind.tz is not None else None) for v in values]
     elif pa.types.is_date(kind):
@@ -136,7 +142,13 @@ def _column(values: list[Any], field: pa.Field, zone: str) -> pa.Array:
         isinstance(v, bool | float | Decimal | str | np.bool_ | np.floating) for v in values
     ):
         raise TypeError("not a whole number")
-    return pa.array(values, kind)
+    return values
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping):
+        raise TypeError("not a list")
+    return list(value)
 
 
 def _moment(value: Any, zone: str | None) -> Any:
@@ -176,7 +188,7 @@ def _from_table(table: pa.Table, schema: pa.Schema, stream: str, zone: str) -> t
             _check_kinds(column.type, field, stream)
             column = in_zone(column, field, zone)
         try:
-            columns.append(column.cast(field.type))
+            columns.append(_cast(column, field.type))
         except pa.ArrowException:
             columns.append(_cell_by_cell(column, field, reasons, zone))
     fitted = pa.table(columns, schema=schema)
@@ -231,7 +243,7 @@ def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
     for i in range(len(column)):
         cell = column.slice(i, 1)
         try:
-            cells += cell.cast(field.type).chunks
+            cells += _cast(cell, field.type).chunks
             continue
         except pa.ArrowException:
             value = python_value(cell[0])
@@ -243,14 +255,32 @@ def _cell_by_cell(column: pa.ChunkedArray, field: pa.Field, reasons: dict[int, s
     return pa.chunked_array(cells, field.type)
 
 
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """As Arrow casts, which refuses what it would have to change, but for what stands in lists."""
+    if not pa.types.is_list(kind) or pa.types.is_null(column.type) or column.type.value_type == kind.value_type:
+        return column.cast(kind)
+    if pa.types.is_temporal(kind.value_type):  # it may be of another zone: each is looked at
+        raise pa.ArrowInvalid("a list of another type")
+    lists = column.combine_chunks()
+    ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(lists), 0)), dtype=np.int32)
+    offsets = pa.array(np.append(np.int32(0), ends))
+    return pa.chunked_array(
+        [pa.ListArray.from_arrays(offsets, lists.flatten().cast(kind.value_type), mask=lists.is_null()).cast(kind)]
+    )
+
+
 def _check_kinds(kind: pa.DataType, field: pa.Field, stream: str) -> None:
     """Whole batches of another kind are an error of the caller, not of single rows."""
-    families = (_is_text, pa.types.is_boolean, _is_bytes, pa.types.is_temporal)
+    families = (_is_text, pa.types.is_boolean, _is_bytes, pa.types.is_temporal, pa.types.is_date, _is_list)
     if not pa.types.is_null(kind) and any(f(kind) != f(field.type) for f in families):
         raise BatchError(
             f"batch for stream '{stream}' has column '{field.name}' as {kind}, not {type_name(field.type).upper()}",
             hint="cast it before feeding",
         )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

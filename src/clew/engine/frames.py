@@ -55,13 +55,18 @@ def conform(frame: DataFrame, source: Source) -> DataFrame:
         fitted = column.try_cast(wanted)
         columns.append(fitted.alias(field.name))
         if kind != "void":
-            marks.append(f.when(fitted.isNull(), column).alias(f"_bad_{i}"))
+            changed = column != fitted if _is_exact(wanted) else f.lit(False)  # a cast cuts fractions off in silence
+            marks.append(f.when(fitted.isNull() | changed, column).alias(f"_bad_{i}"))
     return frame.select(*columns, *marks)
 
 
 def _castable(kind: str, wanted: str) -> bool:
     numbers = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
     return (kind.startswith(numbers) and wanted.startswith(numbers)) or kind == "void"
+
+
+def _is_exact(kind: str) -> bool:
+    return kind.startswith(("tinyint", "smallint", "int", "bigint", "decimal"))
 
 
 def scan(frame: DataFrame, sources: Sequence[Source], folder: Path, zone: str) -> dict[str, Scan]:
