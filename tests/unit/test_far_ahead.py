@@ -68,6 +68,13 @@ def test_a_stream_that_replays_the_future_goes_on_day_by_day() -> None:
 # --- other numbers ---
 
 
+def test_a_count_that_passes_where_times_stand_is_no_time() -> None:
+    stream = Stream(source())
+    step = 5_000_000
+    made = stream.feed(*[(i, 1) for i in range(0, 3 * CLOCK, step)])
+    assert (made.state.progress, made.warnings) == (3 * CLOCK // step * step, [])
+
+
 @pytest.mark.parametrize("wrong", [500_000, 2**31 - 1, 10**12, 2**63 - 2])
 def test_a_number_far_beyond_all_that_was_seen_waits(wrong: int) -> None:
     stream = Stream(source())

@@ -1,8 +1,8 @@
 """Which tuples are too far ahead of their stream to be believed: they wait and move no progress.
 
 With `max_ahead` that says it all. Without it, times are judged by the clock, and so are numbers of a stream that
-stands where epoch seconds, milliseconds, microseconds or nanoseconds would. Other numbers are judged by what the
-stream has gone through: beyond REACH times that, they wait until enough of them stand there.
+began and stands where epoch seconds, milliseconds, microseconds or nanoseconds would. Other numbers are judged by
+what the stream has gone through: beyond REACH times that, they wait until enough of them stand there.
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class Stand:
             wide = gap > min(LEAST, DAY.total_seconds()) * self._unit
             far = wide.copy()
             base, gap, there = base[wide], gap[wide], order[wide]
-            beyond = np.where(
-                self._like_times(base), self._beyond_clock(there, base, gap), gap > self._reach(order, base)
-            )
-            far[wide] = beyond
+            start = self._start(order)
+            by_clock, by_span = self._beyond_clock(there, base, gap, start), gap > self._reach(base, start)
+            far[wide] = np.where(self._like_times(base, start), by_clock, by_span)
         found = np.flatnonzero(far)
         return int(found[0]) if len(found) else len(order)
 
@@ -76,7 +75,7 @@ class Stand:
         Those that waited count only if the stream goes on there: if the batch has none short of the jump.
         """
         base, _ = self._gaps(order[: jump + 1])
-        if not fresh[jump:].any() or self._like_times(base[-1:])[0]:
+        if not fresh[jump:].any() or self._like_times(base[-1:], self._start(order))[0]:
             return None
         there = order[jump:]
         if fresh[:jump].any():
@@ -89,7 +88,7 @@ class Stand:
         at = points.astype(np.float64)
         steps = np.lib.stride_tricks.sliding_window_view(np.diff(at), ENOUGH - 1).max(axis=1)
         young = self.seq + jump < YOUNG
-        near = steps <= (2 * (at[: len(steps)] - base[-1]) if young else self._reach(order, base[-1:]))
+        near = steps <= (2 * (at[: len(steps)] - base[-1]) if young else self._reach(base[-1:], self._start(order)))
         found = np.flatnonzero(near)
         number: Number | None = points[found[0] + ENOUGH - 1].item() if len(found) else None
         return number
@@ -102,11 +101,13 @@ class Stand:
         with np.errstate(over="ignore", invalid="ignore"):
             return base, order.astype(np.float64) - base
 
+    def _start(self, order: Axis) -> float:
+        return float(order[0] if self.start is None else self.start)
+
     # --- by what was seen ---
 
-    def _reach(self, order: Axis, base: _Floats) -> _Floats:
-        start = order[0].item() if self.start is None else self.start
-        return np.maximum(REACH * (base - float(start)), LEAST * self._unit)
+    def _reach(self, base: _Floats, start: float) -> _Floats:
+        return np.maximum(REACH * (base - start), LEAST * self._unit)
 
     # --- by the clock ---
 
@@ -115,14 +116,20 @@ class Stand:
         number: Number = axis_of(clock.cast(self._kind) if pa.types.is_date32(self._kind) else clock)[0][0].item()
         return number
 
-    def _like_times(self, base: _Floats) -> Bools:
-        """Which numbers are, as a time since 1970 in some unit, between the year 2000 and tomorrow."""
-        found: Bools = np.logical_or.reduce([(base >= low) & (base <= high) for low, high, _ in self._ranges()])
+    def _like_times(self, base: _Floats, start: float) -> Bools:
+        """Which numbers are, as a time since 1970 in some unit, between the year 2000 and tomorrow.
+
+        The smallest of the stream must be so too: a count that starts low passes there, and goes on.
+        """
+        found: Bools = np.logical_or.reduce(
+            [(start >= low) & (base >= low) & (base <= high) for low, high, _ in self._ranges()]
+        )
         return found
 
-    def _beyond_clock(self, order: Axis, base: _Floats, gap: _Floats) -> Bools:
+    def _beyond_clock(self, order: Axis, base: _Floats, gap: _Floats, start: float) -> Bools:
+        """Which are more than a day ahead of such a number, and of the clock in its unit."""
         far = [
-            (base >= low) & (base <= high) & (gap > day) & (order.astype(np.float64) > high)
+            (start >= low) & (base >= low) & (base <= high) & (gap > day) & (order.astype(np.float64) > high)
             for low, high, day in self._ranges()
         ]
         found: Bools = np.logical_or.reduce(far)
