@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from clew.engine.plan import build_plan
 from clew.errors import NetworkError, TypeProblem
+from clew.network.boxes import joined_columns
 from clew.network.network import Network
-from clew.network.stream import Stream, function, joined_columns
+from clew.network.stream import Stream, function
 from clew.testing import FINISH, Advance
 
 SCHEMA = "ts {kind}, id INT, g STRING, x DOUBLE, n INT"
@@ -273,7 +274,8 @@ class Grower:
         if self.kind in ("LONG", "DOUBLE") and self.one(0, 1):
             within = self.one((0, 2), (-3, -1), (1, 1), (-1, 4))
         how = self.one("inner", "left")
-        columns = joined_columns(left.stream.columns, right.stream.columns, [(c, c) for c in by], "_r")
+        renamed = joined_columns(left.stream.columns, right.stream.columns, [(c, c) for c in by], "_r")
+        columns = [*left.stream.columns, *renamed.values()]
         if len({c.lower() for c in columns}) < len(columns):
             return
         kept = [c for c in right.stream.columns if c not in by]

@@ -77,6 +77,9 @@ BOXES: dict[str, Make] = {
     ),
     "join": lambda s, t: s.join(t, within=2, by="g"),
     "join_left": lambda s, t: s.join(t, within=(-3, 1), by={"g": "g", "id": "id"}, how="left"),
+    "join_of_widths": lambda s, t: s.join(
+        t.map("g", ts="int(ts)", id="bigint(id)"), within=3, by=["g", "id"], how="left", suffix="_narrow"
+    ),
     "join_without_keys": lambda s, t: s.join(t, within=0, how="left"),
     "join_where": lambda s, t: s.join(t, within=3, by="g", where="x > x_right AND 6 / id < 4"),
     "join_where_left": lambda s, t: s.join(t, within=3, by="g", where="x < x_right OR x IS NULL", how="left"),

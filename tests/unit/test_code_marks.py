@@ -170,6 +170,7 @@ def test_the_order_of_sets_and_of_dicts_does_not_count() -> None:
 def test_what_is_installed_counts_by_its_name() -> None:
     assert code_mark(above(pa.concat_tables)) != code_mark(above(pa.table))
     assert code_mark(above(object())) == code_mark(above(object()))
+    assert code_mark(above(clew.Network("a"))) == code_mark(above(clew.Network("b")))
 
 
 def endless(rows: Rows) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.kernels import Ran, cuts, listed, progress_of, rows_of, run_cut, stamps, told_steps
 
-from clew.errors import DuplicateName, TypeProblem
+from clew.errors import TypeProblem
 from clew.expressions.compile import compile_expression
 from clew.model.axis import INFINITE
 from clew.model.rows import Bools, Rows, mix_pair
@@ -26,7 +26,9 @@ FLOATS = st.one_of(st.none(), st.just(math.nan), st.integers(-4, 12).map(lambda 
 KEYS = {
     pa.string(): st.sampled_from([None, "a", "b", "c"]),
     pa.float64(): st.sampled_from([None, math.nan, 0.0, -0.0, 1.0]),
+    pa.int64(): st.sampled_from([None, -1, 0, 100]),
 }
+WIDTHS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 DROPPED = st.lists(st.tuples(st.integers(1, 30), st.integers(-4, 12)), max_size=3)
 How = Literal["inner", "left"]
 
@@ -111,7 +113,7 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     floats = draw(st.booleans())
-    kinds = pa.float64() if floats else pa.int64(), draw(st.sampled_from(list(KEYS)))
+    key = draw(st.sampled_from(list(KEYS)))
     tidy = draw(st.booleans())
 
     def rows(seed: int) -> Rows:
@@ -119,8 +121,9 @@ def cases(draw: st.DrawFn) -> Case:
         ts = draw(st.lists(FLOATS if floats else WHOLE, min_size=len(stamp), max_size=len(stamp)))
         if tidy:
             ts = sorted(t for t in ts if t is not None and t == t) + [t for t in ts if t is None or t != t]
-        k = draw(st.lists(KEYS[kinds[1]], min_size=len(stamp), max_size=len(stamp)))
-        return stream(stamp, ts, k, kinds, seed)
+        k = draw(st.lists(KEYS[key], min_size=len(stamp), max_size=len(stamp)))
+        order = pa.float64() if floats else draw(st.sampled_from(WIDTHS))
+        return stream(stamp, ts, k, (order, draw(st.sampled_from(WIDTHS)) if pa.types.is_integer(key) else key), seed)
 
     left = rows(1)
     right = left if draw(st.integers(0, 3)) == 0 else rows(2)
@@ -243,16 +246,12 @@ def test_the_output_has_the_left_columns_then_the_rights_without_its_keys() -> N
     right = pa.schema({"ts": pa.int64(), "symbol": pa.string(), "price": pa.float64(), "venue": pa.string()})
     schema = join_schema((left, right), [("sym", "symbol")], "_r")
     assert schema.names == ["ts", "sym", "Price", "ts_r", "price_r", "venue"]
-    with pytest.raises(DuplicateName, match="two columns named 'ts_r'"):
-        join_schema((left.append(pa.field("ts_r", pa.int64())), right), [], "_r")
 
 
 def test_columns_that_cannot_be_compared_are_refused_by_name() -> None:
     left = pa.schema({"ts": pa.int64(), "k": pa.string()})
     right = pa.schema({"ts": pa.timestamp("us", tz="UTC"), "k": pa.int32()})
-    with pytest.raises(
-        TypeProblem, match="'ts' and 'ts', which do not stand on one axis\n  types: BIGINT and TIMESTAMP"
-    ):
+    with pytest.raises(TypeProblem, match=r"^compares 'ts' \(BIGINT\) with 'ts' \(TIMESTAMP\)\n"):
         JoinKernel(("ts", "ts"), 0, 0, [], None, "inner", (left, right))
-    with pytest.raises(TypeProblem, match="'k' and 'k', which have different types\n  types: STRING and INT"):
+    with pytest.raises(TypeProblem, match=r"^compares 'k' \(STRING\) with 'k' \(INT\)\n"):
         JoinKernel(("ts", "ts"), 0, 0, [("k", "k")], None, "inner", (left, right.set(0, left.field(0))))

@@ -40,6 +40,7 @@ from clew.network.boxes import (
 from clew.network.drawing import box_json
 from clew.network.network import Network
 from clew.operators.apply import ApplyKernel
+from clew.operators.band import check_pair
 from clew.operators.base import Kernel, Refused
 from clew.operators.drop import DropKernel
 from clew.operators.join import JoinKernel
@@ -292,7 +293,7 @@ class _Builder:
         names = rows.schema.names
         plan = split_aggregates(box.aggregations, (), what=f"box '{box.name}' (resample)", at=box.at, columns=names)
         ready = self._before(box, rows, plan)
-        self._same_order(box.on, (rows, ticks))
+        check_pair((rows.schema, ticks.schema), box.on, box.by)
         for parent, keys in ((rows, [mine for mine, _ in box.by]), (ticks, [theirs for _, theirs in box.by])):
             _flat(parent.schema, keys, "matches by")
         within = span_of(box.within, ticks.schema.field(box.on[1]).type, "within")
@@ -305,15 +306,8 @@ class _Builder:
 
     def _join(self, box: Join) -> None:
         left, right = self._inputs(box)
-        self._same_order(box.on, (left, right))
-        for mine, theirs in box.keys:
-            kinds = left.schema.field(mine).type, right.schema.field(theirs).type
-            if kinds[0] != kinds[1]:
-                raise TypeProblem(
-                    f"joins '{mine}' ({type_name(kinds[0]).upper()}) with '{theirs}' ({type_name(kinds[1]).upper()})",
-                    hint="cast one of them in a .map(...) before",
-                )
-            _flat(left.schema, (mine,), "joins by")
+        check_pair((left.schema, right.schema), box.on, box.keys)
+        _flat(left.schema, [mine for mine, _ in box.keys], "joins by")
         order = left.schema.field(box.on[0]).type
         low, high = span_of(box.low, order, "within"), span_of(box.high, order, "within")
         if low > high:
@@ -401,17 +395,6 @@ class _Builder:
         if all(f is not None for f in found):
             return [f.type for f in found if f is not None]
         return self.typer(columns, schema, box)
-
-    def _same_order(self, on: tuple[str, str], parents: Sequence[Step]) -> None:
-        kinds = [p.schema.field(c).type for p, c in zip(parents, on, strict=True)]
-        for column, kind in zip(on, kinds, strict=True):
-            if not is_orderable(kind):
-                raise TypeProblem(f"goes by '{column}', which is {type_name(kind).upper()} and no order")
-        if kinds[0] != kinds[1]:
-            raise TypeProblem(
-                f"compares '{on[0]}' ({type_name(kinds[0]).upper()}) with '{on[1]}' ({type_name(kinds[1]).upper()})",
-                hint="cast one of them in a .map(...) before",
-            )
 
 
 @dataclass(frozen=True)

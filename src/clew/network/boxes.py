@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -115,6 +115,18 @@ class Join(Box):
     where: str | None
     how: Literal["inner", "left"]
     suffix: str = "_right"
+
+
+def joined_columns(
+    left: Sequence[str], right: Sequence[str], keys: Sequence[tuple[str, str]], suffix: str
+) -> dict[str, str]:
+    """The right columns that a join emits behind the left ones, and their names there: suffixed where they clash.
+
+    >>> joined_columns(["ts", "k"], ["ts", "k", "x"], [("k", "k")], "_right")
+    {'ts': 'ts_right', 'x': 'x'}
+    """
+    matched, taken = {theirs for _, theirs in keys}, {name.lower() for name in left}
+    return {name: f"{name}{suffix}" if name.lower() in taken else name for name in right if name not in matched}
 
 
 @dataclass(frozen=True)

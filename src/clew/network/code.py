@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import linecache
+import os
 import re
 import sys
 import sysconfig
@@ -27,6 +28,8 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from clew.network.naming import PACKAGE
+
 Facts = Any  # texts in nested lists
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -36,7 +39,10 @@ _PLAIN = (
 )  # fmt: skip
 _WITHOUT_EFFECT = {"ctx", "annotation", "returns", "type_comment", "kind"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = (
+    PACKAGE,
+    *sorted({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}),
+)
 
 
 def function_name(call: Any) -> str:

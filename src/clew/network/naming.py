@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
 _Place = tuple[int, int]  # line, and column in bytes
@@ -40,7 +40,7 @@ class Spot:
 def calling_spot() -> Spot:
     """The innermost frame outside this package."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     if frame is None:
         return Spot("<unknown>", 0, (0, 0), None)

@@ -25,6 +25,7 @@ from clew.network.boxes import (
     ValueWindow,
     Window,
     WindowKind,
+    joined_columns,
 )
 from clew.network.columns import column_text, each_of, is_column, quoted
 from clew.network.maker import Maker, version_text
@@ -278,11 +279,11 @@ class Stream:
         keys = new.pairs(by, "joins by", right.columns)
         if how not in ("inner", "left"):
             raise NetworkError(f"{new.what} has how='{how}'", hint="'inner' or 'left'", at=new.at)
-        columns = joined_columns(self.columns, right.columns, keys, suffix)
+        columns = (*self.columns, *joined_columns(self.columns, right.columns, keys, suffix).values())
         new.output_columns(columns)
         text = None if where is None else new.expression(where, "has a condition on", columns)
         box = Join("", (), order, low, high, keys, text, how, suffix, at=new.at)
-        return new.add(box, tuple(columns), order[0], (self, right))
+        return new.add(box, columns, order[0], (self, right))
 
     def resample(
         self,
@@ -349,15 +350,6 @@ class Resampled:
         columns = (*self._ticks.columns, *aggregates)
         box = Resample("", (), self._on, self._within, self._by, aggregations, at=self._new.at)
         return self._new.add(box, columns, self._on[1], (self._new.stream, self._ticks))
-
-
-def joined_columns(
-    left: Sequence[str], right: Sequence[str], keys: Sequence[tuple[str, str]], suffix: str
-) -> list[str]:
-    """The columns of a join: the left ones, then the right ones without its keys, suffixed where they clash."""
-    matched = {r for _, r in keys}
-    taken = {c.lower() for c in left}
-    return [*left, *(f"{c}{suffix}" if c.lower() in taken else c for c in right if c not in matched)]
 
 
 def _check_streams(new: Maker, *given: object) -> None:

@@ -169,25 +169,16 @@ def pair_codes(tables: tuple[pa.Table, pa.Table], keys: Sequence[tuple[str, str]
     return codes[: len(tables[0])], codes[len(tables[0]) :]
 
 
-def check_pair(
-    kind: str, schemas: tuple[pa.Schema, pa.Schema], on: tuple[str, str], keys: Sequence[tuple[str, str]]
-) -> None:
-    """Raise unless the order columns share an axis and each pair of keys a type."""
-    ordered = [schema.field(name).type for schema, name in zip(schemas, on, strict=True)]
-    if not all(is_orderable(t) for t in ordered) or not _one_axis(*ordered):
-        raise TypeProblem(
-            f"{kind} orders its inputs on {_both(on)}, which do not stand on one axis",
-            details=[f"types: {type_name(ordered[0]).upper()} and {type_name(ordered[1]).upper()}"],
-            hint="cast one of them in a map before",
-        )
-    for pair in keys:
+def check_pair(schemas: tuple[pa.Schema, pa.Schema], on: tuple[str, str], keys: Sequence[tuple[str, str]]) -> None:
+    """Raise unless the order columns stand on one axis and each pair of keys can be equal."""
+    for schema, name in zip(schemas, on, strict=True):
+        if not is_orderable(kind := schema.field(name).type):
+            raise TypeProblem(f"goes by '{name}', which is {type_name(kind).upper()} and no order")
+    for pair, fits in ((on, _one_axis), *((pair, _can_be_equal) for pair in keys)):
         types = [schema.field(name).type for schema, name in zip(schemas, pair, strict=True)]
-        if types[0] != types[1] and not all(pa.types.is_integer(t) for t in types):
-            raise TypeProblem(
-                f"{kind} compares {_both(pair)}, which have different types",
-                details=[f"types: {type_name(types[0]).upper()} and {type_name(types[1]).upper()}"],
-                hint="cast one of them in a map before",
-            )
+        if not fits(*types):
+            one, other = (f"'{name}' ({type_name(kind).upper()})" for name, kind in zip(pair, types, strict=True))
+            raise TypeProblem(f"compares {one} with {other}", hint="cast one of them in a .map(...) before")
 
 
 def _one_axis(left: pa.DataType, right: pa.DataType) -> bool:
@@ -196,8 +187,8 @@ def _one_axis(left: pa.DataType, right: pa.DataType) -> bool:
     return left == right or both_whole or decimals or (is_float_axis(left) and is_float_axis(right))
 
 
-def _both(names: tuple[str, str]) -> str:
-    return f"'{names[0]}' and '{names[1]}'"
+def _can_be_equal(left: pa.DataType, right: pa.DataType) -> bool:
+    return bool(left == right or (pa.types.is_integer(left) and pa.types.is_integer(right)))
 
 
 def admitted(

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from clew.errors import DuplicateName
 from clew.model.axis import Axis, Number, axis_of
 from clew.model.groups import group_hash, sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
+from clew.network.boxes import joined_columns
 from clew.operators.band import Band, admitted, check_pair, met_in_time, pair_codes, raised, shifted, within_end
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
 from clew.operators.progress import after_step, cut, differing
@@ -83,7 +83,7 @@ class JoinKernel(Kernel):
         schemas: tuple[pa.Schema, pa.Schema],
         suffix: str = "_right",
     ) -> None:
-        check_pair("join", schemas, on, keys)
+        check_pair(schemas, on, keys)
         self.on = on
         self.band = Band(low, high)
         self.pairs_of_keys = tuple(keys)
@@ -91,12 +91,13 @@ class JoinKernel(Kernel):
         self.outer = how == "left"
         self.schemas = schemas
         self.schema = join_schema(schemas, keys, suffix)
-        self.order_columns = order_columns(schemas, on, keys, suffix)
+        names = joined_columns(schemas[0].names, schemas[1].names, keys, suffix)
+        self.order_columns = (on[0], *(names[n] for n in on[1:] if n in names))
         self.keys = (tuple(k for k, _ in keys), tuple(k for _, k in keys))
         self.progress_on = on
         self.grouped_by = self.keys[0]
         self.state_keys: Mapping[str, tuple[str, ...]] = {"left": self.keys[0], "right": self.keys[1]}
-        self._right_columns = right_columns(schemas[1], keys)
+        self._right_columns = list(names)
 
     def empty(self) -> State:
         left, right = (Rows.empty(schema).to_table() for schema in self.schemas)
@@ -308,12 +309,6 @@ class JoinKernel(Kernel):
         return left.append_column(MATCHED, pa.array(matched)) if self.outer else left
 
 
-def right_columns(right: pa.Schema, keys: Sequence[tuple[str, str]]) -> list[str]:
-    """The columns of the right input that a join emits."""
-    dropped = {key for _, key in keys}
-    return [name for name in right.names if name not in dropped]
-
-
 def join_schema(schemas: tuple[pa.Schema, pa.Schema], keys: Sequence[tuple[str, str]], suffix: str) -> pa.Schema:
     """The columns a join emits.
 
@@ -321,30 +316,9 @@ def join_schema(schemas: tuple[pa.Schema, pa.Schema], keys: Sequence[tuple[str, 
     >>> join_schema(schemas, [("k", "k")], "_right").names
     ['ts', 'k', 'ts_right']
     """
-    fields = list(schemas[0])
-    for name in right_columns(schemas[1], keys):
-        field = schemas[1].field(name).with_nullable(True)
-        renamed = _renamed(name, schemas[0], suffix)
-        if renamed.lower() in {f.name.lower() for f in fields}:
-            raise DuplicateName(
-                f"the output of a join has two columns named '{renamed}'",
-                details=["columns: " + ", ".join(f.name for f in fields)],
-                hint="give another suffix, or rename one of them in a map before",
-            )
-        fields.append(field.with_name(renamed))
-    return pa.schema(fields)
-
-
-def order_columns(
-    schemas: tuple[pa.Schema, pa.Schema], on: tuple[str, str], keys: Sequence[tuple[str, str]], suffix: str
-) -> tuple[str, ...]:
-    """The order columns of the inputs under the names that the output has for them."""
-    right = [_renamed(on[1], schemas[0], suffix)] if on[1] in right_columns(schemas[1], keys) else []
-    return on[0], *right
-
-
-def _renamed(name: str, left: pa.Schema, suffix: str) -> str:
-    return name + suffix if name.lower() in {n.lower() for n in left.names} else name
+    left, right = schemas
+    names = joined_columns(left.names, right.names, keys, suffix)
+    return pa.schema([*left, *(right.field(n).with_nullable(True).with_name(out) for n, out in names.items())])
 
 
 def _has_keys(table: pa.Table, keys: Sequence[str]) -> Bools:

@@ -79,7 +79,7 @@ class ResampleKernel(Kernel):
         calls: Sequence[AggregateCall],
         schemas: tuple[pa.Schema, pa.Schema],
     ) -> None:
-        check_pair("resample", schemas, on, by)
+        check_pair(schemas, on, by)
         self.on = on
         self.band = Band(-within, within)
         self.by = tuple(by)

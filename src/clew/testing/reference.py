@@ -19,7 +19,20 @@ import pyarrow as pa
 from clew.expressions.aggregates import AggregateCall, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, compile_expression, is_monotone_in
 from clew.model.axis import INFINITE, axis_end, axis_of, from_axis, is_float_axis, is_orderable, span_of
-from clew.network.boxes import Apply, Box, Drop, Filter, Join, Map, Resample, Sort, Source, Union, Window
+from clew.network.boxes import (
+    Apply,
+    Box,
+    Drop,
+    Filter,
+    Join,
+    Map,
+    Resample,
+    Sort,
+    Source,
+    Union,
+    Window,
+    joined_columns,
+)
 from clew.network.network import Network
 from clew.operators import apply, drop, join, resample, sort, union
 from clew.operators.aggregation import result_type
@@ -155,8 +168,7 @@ class _Interpreter:
         left, right = (self.told[name] for name in box.inputs)
         kind = left.schema.field(box.on[0]).type
         schema = join_schema((left.schema, right.schema), box.keys, box.suffix)
-        matched = {theirs for _, theirs in box.keys}
-        kept = [c for c in right.schema.names if c not in matched]
+        kept = joined_columns(left.schema.names, right.schema.names, box.keys, box.suffix)
 
         def values(x: Mapping[str, Any], y: Mapping[str, Any] | None) -> Row:
             other = right.rows[y["_n"]].values if y is not None else dict.fromkeys(right.schema.names)
