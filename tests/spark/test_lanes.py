@@ -146,6 +146,16 @@ def test_windows_that_fail_are_told_in_the_users_words(
     ]
 
 
+@pytest.mark.parametrize("lane", ["driver", "spark"])
+def test_how_many_rows_a_call_takes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str) -> None:
+    net = every_box(ON_ARROW)
+    expected = run(net, life(3), tmp_path / "whole")
+    distribute_everything(monkeypatch)
+    tasks_here(monkeypatch)
+    monkeypatch.setattr("clew.operators.base.CALL_ROWS", 7)
+    same(expected, run(net, life(3), tmp_path / "parts", lane=lane), "parts")
+
+
 def test_lanes_may_alternate_from_epoch_to_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = every_box(["join_where", "tuple_window", "landmark", "count_window", "sort"])
     expected = run(net, life(), tmp_path / "driver")

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import clew
 from clew.engine.batches import Malformed, as_table, row_json
+from clew.engine.frames import scanner
+from clew.engine.pieces import Form, Scan
 from clew.errors import BatchError
 from clew.model.schema import parse_schema
 
@@ -27,6 +31,25 @@ def taken(batch: Any, schema: str | pa.Schema = SCHEMA) -> tuple[list[dict[str, 
     made, rejects = as_table(batch, parse_schema(schema) if isinstance(schema, str) else schema, "s")
     assert made.schema.equals(parse_schema(schema) if isinstance(schema, str) else schema)
     return made.to_pylist(), [(r.row, r.reason) for r in rejects]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5, 10**6])
+def test_how_many_rows_of_a_frame_a_task_holds_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr("clew.engine.frames.TASK_ROWS", rows)
+    net = clew.Network("net")
+    net.stream("s", "ts LONG, g STRING, x DOUBLE, n INT", order="ts", key="ts").filter("n > 0").output("o")
+    form = Form.of(net.sources["s"])
+    table = pa.table({"ts": range(12), "g": ["a"] * 12, "x": [0.5] * 12, "n": range(12)}).cast(SCHEMA)
+    marked = table.append_column("_bad_3", pa.array([i == 7 for i in range(12)]))
+    told = scanner(str(tmp_path), [form])(iter(marked.to_batches(max_chunksize=2)))
+    found = Scan.of(form, [t for part in told for t in json.loads(part.column(0)[0].as_py())])
+    assert found.batch.table.equals(pa.concat_tables([table.slice(0, 7), table.slice(8)]))
+    assert found.batch.runs is not None
+    assert [(r.row, r.reason) for r in found.rejects] == [
+        ('{"ts": 7, "g": "a", "x": 0.5, "n": 7}', "column 'n' does not fit its type")
+    ]
 
 
 def test_every_form_of_a_batch_gives_the_same_table() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +18,37 @@ from clew.model.schema import spark_schema
 from clew.operators.base import Refused
 
 ROW = "_row"
+TELL_EVERY_S = 5
+
+log = logging.getLogger("clew")
 
 _CONDITION = re.compile(r"(?<![\w\]])\[[A-Z][A-Z0-9_]+(\.[A-Z0-9_]+)*\]")  # as in "[DIVIDE_BY_ZERO] Division by zero"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # what stands behind a traceback's last frame
+
+
+@dataclass(eq=False)
+class _Search:
+    """The search for rows on which a step fails: what it made of the others, and why it failed on which."""
+
+    box: str
+    rows: int
+    parts: list[pa.Table] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
+    failed: Exception | None = None
+    passed: int = 0
+    told_at: float = field(default_factory=time.monotonic)
+
+    def tell(self) -> None:
+        """Say every few seconds how far it is: each try is a job of Spark."""
+        now = time.monotonic()
+        if now - self.told_at < TELL_EVERY_S:
+            return
+        self.told_at = now
+        left = self.rows - len(self.reasons) - self.passed
+        log.warning(
+            "box '%s' fails on rows in Spark: %d found by trying parts, %d of %d rows still in doubt",
+            self.box, len(self.reasons), left, self.rows,
+        )  # fmt: skip
 
 
 class Catalyst:
@@ -30,8 +61,8 @@ class Catalyst:
         if not len(rows):
             return rows.with_table(step.schema.empty_table()), ()
         numbered = rows.table.append_column(ROW, pa.array(np.arange(len(rows), dtype=np.int64)))
-        reasons: dict[int, str] = {}
-        parts = self._bisected(step, numbered, reasons)
+        search = self._searched(step, numbered)
+        parts, reasons = search.parts, search.reasons
         index = np.concatenate([np.asarray(p.column(ROW)) for p in parts]) if parts else np.empty(0, np.int64)
         order = np.argsort(index, kind="stable")
         table = pa.concat_tables([p.drop_columns([ROW]) for p in parts]) if parts else step.schema.empty_table()
@@ -42,23 +73,51 @@ class Catalyst:
         refused = (step.refused(rows.filter(bad), (reasons[i] for i in sorted(reasons))),) if reasons else ()
         return kept.with_table(made), refused
 
-    def _bisected(
-        self, step: Stateless, table: pa.Table, reasons: dict[int, str], parted: bool = False
-    ) -> list[pa.Table]:
+    def _searched(self, step: Stateless, table: pa.Table) -> _Search:
+        """What the step makes of the rows, but for those on which it fails."""
+        search = _Search(step.box, len(table))
         try:
-            return [self._evaluate(step, table)]
+            search.parts.append(self._evaluate(step, table))
         except Exception as error:  # Spark's error classes differ between classic and Connect
-            if not (parted and len(table) > 1) and not self._works_on_nothing(step, table):
-                raise BoxFailed(f"box '{step.box}' failed in Spark", details=[first_line(error)]) from error
+            self._check_blame(step, table, error)
+            self._narrow(step, table, search, tried=False)
+            if search.failed is not None:
+                self._check_blame(step, table, search.failed)
+        return search
+
+    def _narrow(self, step: Stateless, table: pa.Table, search: _Search, tried: bool) -> None:
+        """Find those on which the step fails by themselves among rows on which it fails together."""
+        if len(table) == 1:
+            if not tried:
+                self._works_on(step, table, search)
+            return
+        search.tell()
+        first, second = table.slice(0, len(table) // 2), table.slice(len(table) // 2)
+        if self._works_on(step, first, search):
+            self._narrow(step, second, search, tried=False)  # so that it must fail on the second
+            return
+        self._narrow(step, first, search, tried=True)
+        if not self._works_on(step, second, search):
+            self._narrow(step, second, search, tried=True)
+
+    def _works_on(self, step: Stateless, table: pa.Table, search: _Search) -> bool:
+        try:
+            search.parts.append(self._evaluate(step, table))
+            search.passed += len(table)
+        except Exception as error:  # as above
             if len(table) == 1:
-                reasons[int(table.column(ROW)[0].as_py())] = first_line(error)
-                return []
-            half = len(table) // 2
-            halves = table.slice(0, half), table.slice(half)
-            return [part for rows in halves for part in self._bisected(step, rows, reasons, parted=True)]
+                search.reasons[int(table.column(ROW)[0].as_py())] = first_line(error)
+                search.failed = error
+            return False
+        return True
+
+    def _check_blame(self, step: Stateless, table: pa.Table, error: Exception) -> None:
+        """`BoxFailed` if what failed is not a row's fault, but the query's or Spark's."""
+        if not self._works_on_nothing(step, table):
+            raise BoxFailed(f"box '{step.box}' failed in Spark", details=[first_line(error)]) from error
 
     def _works_on_nothing(self, step: Stateless, table: pa.Table) -> bool:
-        """Whether the step runs without rows: if so, what failed is a row's fault, and not the query's or Spark's."""
+        """Whether the step runs without rows."""
         try:
             self._evaluate(step, table.slice(0, 0))
         except Exception:  # whatever it is, the caller has the error that counts

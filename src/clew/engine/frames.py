@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 STREAM = "_stream"
+TASK_ROWS = 1_000_000  # of a partition that a task holds at a time
 
 
 def is_frame(value: object) -> bool:
@@ -86,13 +87,26 @@ def scanner(
     """The function that each task of a scan runs."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        gathered = [b for b in batches if b.num_rows]
-        if gathered:
-            table = pa.Table.from_batches(gathered)
+        for table in _gathered(batches):
             told = [_fitted(folder, form, part, zone) for form, part in _by_stream(table, forms)]
             yield pa.RecordBatch.from_arrays([pa.array([json.dumps(told)], pa.string())], ["told"])
 
     return task
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of a partition, about `TASK_ROWS` at a time."""
+    found: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            found.append(batch)
+            rows += batch.num_rows
+        if rows >= TASK_ROWS:
+            yield pa.Table.from_batches(found)
+            found, rows = [], 0
+    if found:
+        yield pa.Table.from_batches(found)
 
 
 def _by_stream(table: pa.Table, forms: list[Form]) -> Iterator[tuple[Form, pa.Table]]:

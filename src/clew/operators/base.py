@@ -10,18 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from clew.model.groups import codes_of, group_hash, sort_by
-from clew.model.rows import Ints, Rows
+from clew.model.rows import NEVER, Ints, Rows
 from clew.model.steps import Steps
 from clew.operators.progress import between
 
 if TYPE_CHECKING:
     from clew.operators.replay import Change, Checkpoint, History, Reach
+
+CALL_ROWS = 1_000_000  # that a call of a kernel takes in, or few more
 
 State = Mapping[str, pa.Table]
 """What a kernel keeps between calls: named Arrow tables, nothing pickled."""
@@ -192,6 +195,39 @@ def merge(parts: Sequence[Emission]) -> tuple[Rows, Origin]:
     rows = rows.take(order)
     merged = Rows(rows.table, rows.stamp, positions(rows.stamp), rows.ident)
     return merged, Origin.concat([p.origin for p in parts]).take(order)
+
+
+def join_emissions(parts: Sequence[Emission]) -> Emission:
+    """The emissions of consecutive calls as that of one."""
+    if len(parts) == 1:
+        return parts[0]
+    full = [p for p in parts if len(p.rows)] or parts[-1:]
+    return Emission(
+        Rows.concat([p.rows for p in full]),
+        tuple(pa.concat_arrays(columns) for columns in zip(*(p.tie for p in full), strict=True)),
+        Origin.concat([p.origin for p in full]),
+        parts[-1].state,
+        tuple(r for p in parts for r in p.late),
+        tuple(r for p in parts for r in p.rejected),
+    )
+
+
+def run_in_parts(kernel: Kernel, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
+    """As `run`, in calls of about `CALL_ROWS` rows each, so that what a call needs beside them is bounded.
+
+    Rows of one stamp stay together.
+    """
+    if sum(len(rows) for rows in inputs) <= CALL_ROWS:
+        return kernel.run(state, inputs, progress)
+    stamps = np.sort(np.concatenate([rows.stamp for rows in inputs]))
+    lasts = np.unique(stamps[CALL_ROWS - 1 : -1 : CALL_ROWS]).tolist()  # of each part but the last
+    made: list[Emission] = []
+    for low, high in pairwise([-1, *lasts, NEVER - 1]):
+        bounds = [np.searchsorted(rows.stamp, [low, high], side="right").tolist() for rows in inputs]
+        part = [rows.slice(*b) for rows, b in zip(inputs, bounds, strict=True)]
+        made.append(kernel.run(state, part, [between(steps, low, high + 1) for steps in progress]))
+        state = made[-1].state
+    return join_emissions(made)
 
 
 def split_state(kernel: Kernel, state: State, count: int) -> list[State]:

@@ -17,7 +17,7 @@ from clew.engine.plan import KernelStep, Stateless, compiled, plain_name
 from clew.expressions.compile import Evaluated
 from clew.model.rows import Bools, Ints, Rows, Stamps
 from clew.model.steps import Steps
-from clew.operators.base import Refused, State
+from clew.operators.base import Refused, State, run_in_parts
 
 
 class DriverLane:
@@ -37,7 +37,7 @@ class DriverLane:
         return rows, (Ran(step, len(rows), refused),)
 
     def kernel(self, step: KernelStep, state: State, flows: list[Rows], progress: list[Steps]) -> KernelResult[Rows]:
-        made = step.kernel.run(state, flows, progress)
+        made = run_in_parts(step.kernel, state, flows, progress)
         rows = made.rows
         return KernelResult(
             rows, Named(rows.stamp, rows.pos, rows.ident, made.origin), made.state, made.late, made.rejected

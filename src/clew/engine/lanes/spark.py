@@ -1,7 +1,7 @@
 """Steps as Spark jobs, for large epochs.
 
 Rows lie in Arrow files; a task maps its slice into memory, runs the stateless steps on it, and leaves the
-rows grouped by the partition that owns them; one kernel call per partition takes them up, in place order.
+rows grouped by the partition that owns them; kernel calls for each partition take them up, in place order.
 Spark schedules, retries and distributes the tasks; the rows do not pass through the JVM. Small steps run
 in the driver, where a job would cost more than the work.
 """
@@ -33,7 +33,18 @@ from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Stateless
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
-from clew.operators.base import Combining, Emission, Origin, Refused, State, join_state, merge, owners, split_state
+from clew.operators.base import (
+    Combining,
+    Emission,
+    Origin,
+    Refused,
+    State,
+    join_state,
+    merge,
+    owners,
+    run_in_parts,
+    split_state,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -317,14 +328,14 @@ def combine(
 
 
 def reduce(argument: Any) -> dict[str, Any]:
-    """One kernel call over all rows of one partition."""
+    """A kernel over all rows of one partition."""
     folder, kernel, schemas, blocks, state, steps = argument
     inputs = []
     for port, schema in enumerate(schemas):
         parts = [Slice(Held(path), lo, hi).load() for p, path, lo, hi in blocks if p == port and hi > lo]
         inputs.append(Rows.concat(parts) if parts else Rows.empty(schema))
     held = {name: map_arrow(path).combine_chunks() for name, path in state.items()}
-    made = kernel.run(held, inputs, [_read_steps(s) for s in steps])
+    made = run_in_parts(kernel, held, inputs, [_read_steps(s) for s in steps])
     ties = pa.table(list(made.tie), names=[f"_t{i}" for i in range(len(made.tie))]) if made.tie else None
     return {
         "rows": write_arrow(folder, made.rows.to_table().combine_chunks()),

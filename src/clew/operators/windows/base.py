@@ -278,17 +278,6 @@ def on_axis(table: pa.Table, on: str, late: Late) -> tuple[Axis, Bools]:
     return values, valid
 
 
-def join_emissions(parts: Sequence[Emission], late: tuple[Refused, ...]) -> Emission:
-    """The emissions of consecutive parts of one call as one."""
-    state = parts[-1].state
-    if len(parts) > 1:
-        parts = [p for p in parts if len(p.rows)] or parts[-1:]
-    ties = tuple(pa.concat_arrays(columns) for columns in zip(*(p.tie for p in parts), strict=True))
-    rejected = tuple(r for p in parts for r in p.rejected)
-    rows, origin = Rows.concat([p.rows for p in parts]), Origin.concat([p.origin for p in parts])
-    return Emission(rows, ties, origin, state, late, rejected)
-
-
 def from_head(rows: Rows, by: tuple[str, ...], group: Ints, stamp: Ints, pos: Ints) -> Rows:
     """The rows of these groups (ascending hashes), of each from its place on."""
     if not len(group):

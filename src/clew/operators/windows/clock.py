@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from clew.model.groups import group_hash, sort_by
 from clew.model.rows import NEVER, STAMP, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
-from clew.operators.base import Emission, Origin, State
+from clew.operators.base import Emission, Origin, State, join_emissions
 from clew.operators.progress import differing, halted
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 from clew.operators.windows.base import (
@@ -25,7 +25,6 @@ from clew.operators.windows.base import (
     Closed,
     Late,
     WindowKernel,
-    join_emissions,
     on_axis,
     per_group,
     spread,
@@ -89,7 +88,7 @@ class ClockKernel(WindowKernel):
         late = Late(rows)
         on, opened, _, taken = self._entered(rows, steps, late)
         part = Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
-        return join_emissions(list(self._run(state, part, steps)), late.refused())
+        return replace(join_emissions(list(self._run(state, part, steps))), late=late.refused())
 
     def _entered(self, rows: Rows, steps: Steps, late: Late) -> tuple[Axis, Ints, Ints, Bools]:
         """Where rows stand, the first and the last window that each enters, and which rows enter one."""
