@@ -42,8 +42,8 @@ def test_how_many_rows_of_a_frame_a_task_holds_changes_nothing(
     net.stream("s", "ts LONG, g STRING, x DOUBLE, n INT", order="ts", key="ts").filter("n > 0").output("o")
     form = Form.of(net.sources["s"])
     table = pa.table({"ts": range(12), "g": ["a"] * 12, "x": [0.5] * 12, "n": range(12)}).cast(SCHEMA)
-    marked = table.append_column("_bad_3", pa.array([i == 7 for i in range(12)]))
-    told = scanner(str(tmp_path), [form])(iter(marked.to_batches(max_chunksize=2)))
+    marked = table.append_column("_bad_3", pa.array([1.5 if i == 7 else None for i in range(12)]))
+    told = scanner(str(tmp_path), [form], "UTC")(iter(marked.to_batches(max_chunksize=2)))
     found = Scan.of(form, [t for part in told for t in json.loads(part.column(0)[0].as_py())])
     assert found.batch.table.equals(pa.concat_tables([table.slice(0, 7), table.slice(8)]))
     assert found.batch.runs is not None
