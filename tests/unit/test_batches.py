@@ -48,7 +48,7 @@ def test_how_many_rows_of_a_frame_a_task_holds_changes_nothing(
     assert found.batch.table.equals(pa.concat_tables([table.slice(0, 7), table.slice(8)]))
     assert found.batch.runs is not None
     assert [(r.row, r.reason) for r in found.rejects] == [
-        ('{"ts": 7, "g": "a", "x": 0.5, "n": 7}', "column 'n' does not fit its type")
+        ('{"ts": 7, "g": "a", "x": 0.5, "n": 1.5}', "column 'n' does not fit its type")
     ]
 
 
