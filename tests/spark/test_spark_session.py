@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from clew.engine.spark_session import WORKING_CONF, check_session, local_session, pinned_conf
+from clew.engine.spark_session import WORKING_CONF, check_session, local_session, pinned_conf, uninterrupted
 from clew.errors import StoreSettings
 
 
@@ -107,3 +108,20 @@ def test_a_refused_session_is_left_as_it_was(brought: SparkSession) -> None:
     with pytest.raises(StoreSettings):
         check_session(brought, "UTC")
     assert brought.conf.get("spark.sql.adaptive.enabled") == "true"
+
+
+def test_ctrl_c_waits_until_spark_has_started() -> None:
+    """In the middle of it, it left a JVM behind that nobody ended."""
+    before, reached = signal.getsignal(signal.SIGINT), []
+
+    def start() -> None:
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.signal(signal.SIGINT, lambda *_: None)  # as Spark sets a handler of its own
+            reached.append("the end")
+        reached.append("behind it")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -7,10 +7,12 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import site
 import sys
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -117,7 +119,7 @@ def local_session(
     builder = SparkSession.builder.master(f"local[{count}]").appName("clew")
     for name, value in conf.items():
         builder = builder.config(name, value)
-    with _environment(_launch_env(java)):
+    with uninterrupted(), _environment(_launch_env(java)):
         try:
             spark = builder.getOrCreate()
         except (PySparkException, Py4JError, OSError) as problem:
@@ -127,6 +129,24 @@ def local_session(
         for name in ("SQLQueryContextLogger", "py4j.clientserver"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     return spark
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits until the JVM is up: before that, it would leave a process behind that nobody ends.
+
+    Spark's own handler, which calls the JVM out of the middle of another call to it, does not stay.
+    """
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # what has come is raised here
 
 
 def default_memory() -> str:

@@ -69,6 +69,16 @@ class Streamer:
 
     def run(self, sources: Mapping[str, tuple[Source, Any]], trigger: str | None, timeout_s: float | None) -> Run:
         """Run until the sources end, the time is up, or ctrl-C."""
+        with _interrupts() as stop:
+            return self._run(sources, trigger, timeout_s, stop)
+
+    def _run(
+        self,
+        sources: Mapping[str, tuple[Source, Any]],
+        trigger: str | None,
+        timeout_s: float | None,
+        stop: threading.Event,
+    ) -> Run:
         every = None if trigger in (None, AVAILABLE_NOW) else interval(str(trigger))
         frames = {name: self._frame(source, given) for name, (source, given) in sources.items()}
         position = Position.of(self.store, sources)
@@ -86,22 +96,21 @@ class Streamer:
                     # Spark matches a pattern against the traceback, so deep that a long one overflows its stack
                     raise RuntimeError(first_line(error)) from None  # type: ignore[arg-type]
 
-        with _interrupts() as stop:
-            try:
-                query = self._started(_tagged(frames), batch, position, trigger, every)
-                self._wait(query, started, timeout_s, stop)
-            except failed_in_spark() as error:
-                if isinstance(self.failure, ClewError):
-                    raise self.failure from error
-                anew = begun and self.failure is None and not self.told.epochs
-                raise SourceFailed(
-                    "the streaming query has failed",
-                    details=[first_line(error if self.failure is None else Exception(str(self.failure)))],
-                    hint="what was committed stays; run again to go on from there"
-                    + (f", or, if a source is another one than in earlier runs, {position.start_anew}" if anew else ""),
-                ) from error
-            finally:
-                self.told.seconds = time.monotonic() - started
+        try:
+            query = self._started(_tagged(frames), batch, position, trigger, every)
+            self._wait(query, started, timeout_s, stop)
+        except failed_in_spark() as error:
+            if isinstance(self.failure, ClewError):
+                raise self.failure from error
+            anew = begun and self.failure is None and not self.told.epochs
+            raise SourceFailed(
+                "the streaming query has failed",
+                details=[first_line(error if self.failure is None else Exception(str(self.failure)))],
+                hint="what was committed stays; run again to go on from there"
+                + (f", or, if a source is another one than in earlier runs, {position.start_anew}" if anew else ""),
+            ) from error
+        finally:
+            self.told.seconds = time.monotonic() - started
         return self.told
 
     def _started(
