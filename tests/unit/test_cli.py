@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ from clew.cli.app import app
 from clew.cli.networks import load_network
 from clew.cli.output import Out, cell, failures_told, plain
 from clew.engine.batches import as_table
-from clew.engine.file_parts import parts_of
+from clew.engine.file_parts import beginning_of, parts_of
 from clew.errors import NetworkError, SourceFailed, TooOld
+from clew.model.schema import parse_schema
 
 NETWORK = """\
 import clew
@@ -374,7 +377,44 @@ def test_a_file_that_has_moved_is_known_by_its_prefix(file: Callable[[str], Path
         data = csv(tmp_path / folder / "a.csv", rows(0, 5))
         document(*base, "--source", f"readings={data}")
     with Store.open(tmp_path / "s", read_only=True) as store:
-        assert store.ids() == {'clew run {"readings":["day 1/a.csv",0,5]}': 1}
+        (id,) = store.ids()
+    assert re.fullmatch(r'clew run \{"readings":\["day 1/a\.csv",0,5,"[0-9a-f]{16}"\]\}', id)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (rows(7, 25), "does not begin as it did when it was fed"),
+        (rows(0, 3), "has fewer records than were fed from it: 3, not 5"),
+        ([], "does not begin as it did when it was fed"),
+    ],
+)
+def test_a_file_that_was_replaced_is_refused(
+    file: Callable[[str], Path], tmp_path: Path, second: list[tuple[int, int, float]], said: str
+) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    base = ("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    assert document(*base)["admitted"] == 5
+    csv(data, second)
+    refused = clew(*base)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"SourceFailed: '{data}' {said}\n"
+        "  hint: a file may change at its end only; give another one another name, or another --id-prefix\n"
+    )
+    assert document(*base, "--id-prefix", "second ")["before"] == 0
+
+
+def test_a_store_that_does_not_say_how_its_files_began_is_gone_on_with(
+    file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 7))
+    with streams_of.open(tmp_path / "s", load_network(file(NETWORK)), durable=False) as engine:
+        engine.feed(
+            "readings", [{"ts": 0, "sensor": 1, "celsius": 9.5}] * 5, id=f'clew run {{"readings":["{data}",0,5]}}'
+        )
+    done = document("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    assert (done["before"], done["admitted"]) == (5, 2)
 
 
 def test_run_finishes_when_asked(file: Callable[[str], Path], tmp_path: Path) -> None:
@@ -437,26 +477,88 @@ def test_a_header_that_lacks_a_column_is_refused_whole(file: Callable[[str], Pat
     )
 
 
+def test_a_header_of_another_separator_is_said_to_be_one(file: Callable[[str], Path], tmp_path: Path) -> None:
+    data = tmp_path / "a.csv"
+    for between, hint in (
+        (";", "its fields are parted by ';', not by a comma"),
+        ("\t", "its fields are parted by tabs, not by a comma; name it .tsv"),
+    ):
+        data.write_text(between.join(("ts", "sensor", "celsius")) + "\n")
+        result = clew("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+        assert result.exit_code == 1
+        assert result.stderr.endswith(f"  hint: {hint}\n")
+
+
 # --- files as batches ---
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
-@pytest.mark.parametrize("skip", [0, 3, 4, 10, 11])
+@pytest.mark.parametrize("skip", [0, 3, 4, 10])
 def test_parts_cover_a_file_from_any_position(tmp_path: Path, form: str, skip: int) -> None:
-    path, table = tmp_path / f"a.{form}", pa.table(list(zip(*rows(0, 10), strict=True)), schema=SCHEMA)
-    if form == "parquet":
-        pq.write_table(table, path)
-    elif form == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    else:
-        text = csv(path, rows(0, 10)).read_text()
-        path.write_text(text.replace(",", "\t") if form == "tsv" else text)
+    path, table = written(tmp_path, form)
     parts = list(parts_of(path, SCHEMA, 4, skip))
     found = [row for p in parts for row in (p.rows if isinstance(p.rows, list) else p.rows.cast(SCHEMA).to_pylist())]
     assert found == table.to_pylist()[skip:]
     assert [p.start for p in parts[1:]] == [p.end for p in parts[:-1]]
     assert [p.end - p.start for p in parts] == [len(p.rows) for p in parts]
     assert skip >= 10 or (parts[0].start, parts[-1].end, parts[-1].read) == (skip, 10, 1.0)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_file_with_fewer_records_than_were_fed_is_refused(tmp_path: Path, form: str) -> None:
+    path, _ = written(tmp_path, form)
+    with pytest.raises(SourceFailed) as failed:
+        list(parts_of(path, SCHEMA, 4, 11))
+    assert failed.value.message == f"'{path}' has fewer records than were fed from it: 10, not 11"
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet", "jsonl.gz"])
+def test_how_a_file_begins_stays_while_it_grows(tmp_path: Path, form: str) -> None:
+    begins = [beginning_of(written(tmp_path, form, first, count)[0]) for first, count in ((0, 1), (0, 10), (1, 10))]
+    assert begins[0] == begins[1] != begins[2]
+
+
+def written(folder: Path, form: str, first: int = 0, count: int = 10) -> tuple[Path, pa.Table]:
+    path = folder / f"a.{form}"
+    table = pa.table(list(zip(*rows(first, count), strict=True)), schema=SCHEMA)
+    if form == "parquet":
+        pq.write_table(table, path)
+    elif form.startswith("jsonl"):
+        text = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
+        path.write_bytes(gzip.compress(text.encode()) if form.endswith("gz") else text.encode())
+    else:
+        text = csv(path, rows(first, count)).read_text()
+        path.write_text(text.replace(",", "\t") if form == "tsv" else text)
+    return path, table
+
+
+def test_decimals_of_json_keep_their_digits(tmp_path: Path) -> None:
+    schema = parse_schema("m DECIMAL(20, 10), l ARRAY<DECIMAL(20, 10)>, x DOUBLE, y ARRAY<DOUBLE>")
+    path = tmp_path / "a.jsonl"
+    digits = "1234567890.0123456789"
+    path.write_text(f'{{"m": {digits}, "l": [{digits}, 1e2, null], "x": 0.1, "y": [0.1, 2]}}\n')
+    (part,) = parts_of(path, schema, 10)
+    made, rejects = as_table(part.rows, schema, "s")
+    assert (rejects, made.to_pylist()) == (
+        [], [{"m": Decimal(digits), "l": [Decimal(digits), Decimal(100), None], "x": 0.1, "y": [0.1, 2.0]}]
+    )  # fmt: skip
+
+
+def test_a_csv_field_of_a_list_is_json(tmp_path: Path) -> None:
+    schema = parse_schema("ts LONG, l ARRAY<DECIMAL(20, 10)>, t ARRAY<STRING>")
+    path = tmp_path / "a.csv"
+    path.write_text('ts,l,t\n1,"[1234567890.0123456789, 2]","[""a"", null]"\n2,,\n3,1|2,\n4,,"{}"\n5,"[""x""]",\n')
+    (part,) = parts_of(path, schema, 10)
+    made, rejects = as_table(part.rows, schema, "s")
+    assert made.to_pylist() == [
+        {"ts": 1, "l": [Decimal("1234567890.0123456789"), Decimal(2)], "t": ["a", None]},
+        {"ts": 2, "l": None, "t": None},
+    ]
+    assert [r.reason for r in rejects] == [
+        "column 'l' is ARRAY<DECIMAL(20,10)>, got str '1|2'",
+        "column 't' is ARRAY<STRING>, got str '{}'",
+        "column 'l' is ARRAY<DECIMAL(20,10)>, got list ['x']",
+    ]
 
 
 def test_csv_fields_become_values_of_the_column(tmp_path: Path) -> None:
@@ -484,8 +586,10 @@ def test_csv_fields_become_values_of_the_column(tmp_path: Path) -> None:
 
 def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(SourceFailed, match=r"a\.parquet' cannot be read to its end"):
-        list(parts_of(tmp_path / "a.parquet", SCHEMA, 10))
+    for read in (beginning_of, lambda path: list(parts_of(path, SCHEMA, 10))):
+        with pytest.raises(SourceFailed, match=r"a\.parquet' cannot be read to its end") as failed:
+            read(tmp_path / "a.parquet")
+        assert failed.value.hint == "put it right under its name, then run again; what was fed before is kept"
 
 
 # --- the rest ---
