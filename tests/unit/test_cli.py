@@ -113,6 +113,16 @@ def test_the_demo_leaves_alone_what_is_there(made: Path, tmp_path: Path) -> None
     assert (tmp_path / "letters.txt").exists()
 
 
+def test_the_demo_makes_anew_what_a_demo_made_and_no_other_store(file: Callable[[str], Path], tmp_path: Path) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    document("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    refused = clew("demo", "--store", tmp_path / "s", "--fresh")
+    assert (refused.exit_code, refused.stderr) == (
+        1, f"StoreError: store '{tmp_path / 's'}' was made by no demo\n  hint: give a new folder: --store DIR\n"
+    )  # fmt: skip
+    assert document("show", "hot", "--store", tmp_path / "s")["all_rows"] == 5
+
+
 def test_the_demo_made_anew_waits_for_no_other_engine(tmp_path: Path) -> None:
     document("demo", "--store", tmp_path / "d", "--rows", 1000)
     lock = StoreLock(tmp_path / "d" / "_lock")
@@ -237,11 +247,20 @@ def test_reading_takes_no_lock(made: Path) -> None:
             "UnknownStream: the store has no stream 'alrms'\n  streams: alarms, readings\n"
             "  hint: did you mean 'alarms'?\n",
         ),
+        *(
+            (
+                (verb, "alrms"),
+                "UnknownStream: store '{store}' has no stream or box 'alrms'\n  streams and boxes: "
+                "readings, smooth.filter, smooth, hot.sort, hot, alarms.window, alarms\n"
+                "  hint: did you mean 'alarms'?\n",
+            )
+            for verb in ("rejected", "late")
+        ),
     ],
 )
 def test_failures_are_told_in_one_form(made: Path, arguments: tuple[str, ...], text: str) -> None:
     result = clew(*arguments, "--store", made)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", text)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", text.format(store=made))
 
 
 def test_a_folder_that_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
@@ -333,6 +352,33 @@ def test_one_of_several_networks_is_chosen_by_name(file: Callable[[str], Path]) 
     assert "has several networks, say which: heat, other" in wrong.stderr
     with pytest.raises(NetworkError, match="defines no network"):
         load_network(file("x = 1"))
+
+
+def test_two_networks_of_one_name_are_refused(file: Callable[[str], Path]) -> None:
+    path = file(f'{NETWORK}same = net\nlater = clew.Network("other")\nother = clew.Network("heat")\n')
+    for name in ((), ("--network", "heat")):
+        wrong = clew("check", path, *name)
+        assert (wrong.exit_code, wrong.stderr) == (
+            1, f"NetworkError: '{path}' has two networks of the name 'heat'\n  hint: give one another name\n"
+        )  # fmt: skip
+    assert load_network(path, "other").name == "other"
+
+
+def test_what_lies_beside_a_file_hides_nothing_that_is_installed(
+    file: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_network.py").write_text("found = 1\n")
+    before = [*sys.path]
+    load_network(file(f"import beside_the_network\n{NETWORK}"))
+    assert sys.path == [*before, str(tmp_path)]
+
+
+def test_a_drawing_that_cannot_be_written_is_a_failure(file: Callable[[str], Path], tmp_path: Path) -> None:
+    to = tmp_path / "nowhere" / "net.svg"
+    result = clew("graph", file(NETWORK), "--out", to)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"'{to}' cannot be written: No such file or directory\n"
 
 
 def test_graph_draws_in_three_forms(file: Callable[[str], Path], tmp_path: Path) -> None:
@@ -445,6 +491,32 @@ def test_run_refuses_wrong_sources(file: Callable[[str], Path], tmp_path: Path, 
     assert result.exit_code == 2
     assert said in result.stderr
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("every", ["bananas", "available_now", "-1 seconds", ""])
+def test_run_refuses_what_is_no_time(file: Callable[[str], Path], tmp_path: Path, every: str) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    result = clew("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}", "--every", every)
+    assert result.exit_code == 2
+    assert f"'{every}' does not say how often to make an epoch, as '5 seconds' does" in result.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_new_store_is_given_a_time_zone(file: Callable[[str], Path], tmp_path: Path) -> None:
+    net = file(
+        'import clew\nnet = clew.Network("t")\nnet.stream("s", "at TIMESTAMP", order="at", key="at").output("o")\n'
+    )
+    (tmp_path / "a.csv").write_text("at\n2024-01-01 10:00:00\n")
+    base = ("run", net, "--store", tmp_path / "s", "--source", f"s={tmp_path / 'a.csv'}")
+    document(*base, "--time-zone", "Europe/Paris")
+    (row,) = document("show", "o", "--store", tmp_path / "s")["rows"]
+    assert row["at"].startswith("2024-01-01T09:00:00")
+    assert document(*base)["before"] == document(*base, "--time-zone", "Europe/Paris")["before"] == 1
+    other = clew(*base, "--time-zone", "UTC")
+    assert (other.exit_code, other.stderr.split(":")[0]) == (1, "StoreSettings")
+    assert clew("run", net, *base[4:], "--store", tmp_path / "t", "--time-zone", "Nowhere").stderr == (
+        "StoreSettings: no time zone 'Nowhere'\n  hint: a name like 'Europe/Paris', or '+02:00'\n"
+    )
 
 
 def test_run_keeps_what_cannot_be_read(file: Callable[[str], Path], tmp_path: Path) -> None:
@@ -658,6 +730,14 @@ def test_a_reader_that_leaves_early_is_no_failure(made: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 141
+
+
+def test_what_stdout_cannot_take_is_a_failure(made: Path) -> None:
+    command = [sys.executable, "-c", "from clew.cli import main; main()", "show", "readings", "--store", str(made)]
+    for limit in ("1", "20000"):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*command, "-n", limit], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "stdout cannot be written: No space left on device\n")
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -45,6 +45,10 @@ def run(
         str | None,
         typer.Option("--every", metavar="TIME", help='Keep running, an epoch that often ("5 seconds"), till ctrl-C.'),
     ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", metavar="NAME", help="The time zone of a new store; without it, UTC."),
+    ] = None,
     finish: Annotated[bool, typer.Option("--finish", help="End the sources afterwards: open windows close.")] = False,
 ) -> None:
     """Run a network over CSV, JSON-lines or Parquet files, or over folders of them.
@@ -56,9 +60,10 @@ def run(
 
     found = load_network(file, network)
     paths = _paths(source, found)
+    _check_interval(every)
     started = time.perf_counter()
     fed = _Fed()
-    with _engine(out, store, found) as engine:
+    with _engine(out, store, found, time_zone) as engine:
         if every is not None or any(path.is_dir() for path in paths.values()):
             before = _last_seqs(store, found)
             _stream(engine, paths, every, fed)
@@ -116,15 +121,28 @@ def _paths(given: list[str], network: Network) -> dict[str, Path]:
     return paths
 
 
-def _engine(out: Out, store: Path, network: Network) -> Engine:
-    """The store opened as it was made; a new one under UTC."""
+def _check_interval(every: str | None) -> None:
+    from clew.engine.streaming import interval
+    from clew.errors import BatchError
+
+    try:
+        if every is not None:
+            interval(every)
+    except BatchError:
+        raise typer.BadParameter(
+            f"'{every}' does not say how often to make an epoch, as '5 seconds' does", param_hint="--every"
+        ) from None
+
+
+def _engine(out: Out, store: Path, network: Network, time_zone: str | None) -> Engine:
+    """The store opened as it was made, if no time zone is asked for; a new one then under UTC."""
     import clew
     from clew.archive.layout import Layout
     from clew.archive.manifest import read_manifest
 
     layout = Layout(store)
     settings: Json = read_manifest(layout)["settings"] if layout.manifest.exists() else {}
-    zone = str(settings.get("time_zone", "UTC"))
+    zone = time_zone or str(settings.get("time_zone", "UTC"))
     if not out.verbose:
         return clew.open(store, network, time_zone=zone)
     from clew.engine.spark_session import local_session
