@@ -590,6 +590,19 @@ def test_how_a_file_begins_stays_while_it_grows(tmp_path: Path, form: str) -> No
     assert begins[0] == begins[1] != begins[2]
 
 
+def test_how_a_parquet_file_begins_is_known_whatever_its_columns(tmp_path: Path) -> None:
+    far = pa.array([10**18], pa.timestamp("us"))
+    table = pa.table({
+        "dict": pa.array(["x"]).dictionary_encode(), "far": far, "span": pa.array([5], pa.duration("ns")),
+        "b": [b"\xff"], "struct": pa.StructArray.from_arrays([far], ["far"]), "time": pa.array([5], pa.time64("ns")),
+    })  # fmt: skip
+    path, marks = tmp_path / "a.parquet", set()
+    for columns in (table.column_names, ["struct"], ["far"]):
+        pq.write_table(table.select(columns), path)
+        marks.add(beginning_of(path))
+    assert len(marks) == 3
+
+
 def written(folder: Path, form: str, first: int = 0, count: int = 10) -> tuple[Path, pa.Table]:
     path = folder / f"a.{form}"
     table = pa.table(list(zip(*rows(first, count), strict=True)), schema=SCHEMA)

@@ -79,7 +79,9 @@ def beginning_of(file: Path) -> str:
     """A mark of how a file begins, with its header and first record, that stays while it grows at its end."""
     with _failures_named(file):
         if form_of(file) == ".parquet":
-            first = next(pq.ParquetFile(file, coerce_int96_timestamp_unit="us").iter_batches(batch_size=1), None)
+            whole = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            plain = [field.name for field in whole.schema_arrow if not pa.types.is_nested(field.type)]
+            first = next(whole.iter_batches(batch_size=1, columns=plain), None) if plain else None
             begins = row_json(python_rows(pa.Table.from_batches([first]))[0]).encode() if first else b""
         else:
             with _opened(file) as stream:
