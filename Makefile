@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml requirements.lock requirements-build.lock
 	@touch $@
 
 demo: $(STAMP)  ## run the demo
-	@$(BIN)/clew demo
+	@$(BIN)/clew demo --fresh
 
 test: $(STAMP)  ## run the tests
 	@$(BIN)/python -m pytest

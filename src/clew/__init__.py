@@ -1,4 +1,4 @@
-"""clew: stream queries on Apache Spark whose every answer can be traced, corrected and replayed."""
+"""clew: stream queries on Apache Spark, exact, durable and replayable."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.spark.streams import ARROW, network, numbered, values, write
 
 import clew
 from clew.engine.arrow_files import Held
+from clew.engine.file_parts import FORMS
 from clew.engine.source_files import FileLeftOut
 from clew.errors import SourceFailed
 from clew.session import Engine
@@ -120,6 +122,35 @@ def test_a_file_of_no_known_form_is_left_out_with_a_warning(open_engine: Any, tm
         with pytest.warns(FileLeftOut, match=r"source 's' leaves out '.*notes\.txt': forms: \.csv"):
             assert engine.run({"s": tmp_path / "in"}, available_now=True).admitted == 5
         assert engine.run({"s": tmp_path / "in"}, available_now=True).epochs == 0
+
+
+def test_several_files_of_no_known_form_are_one_warning(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", numbered(0, 5))
+    for n in range(5):
+        (tmp_path / "in" / f"{n}.txt").write_text("ts is in seconds")
+    names = ", ".join(f"'{tmp_path / 'in'}/{n}.txt'" for n in range(3))
+    with open_engine() as engine, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        engine.run({"s": tmp_path / "in"}, available_now=True)
+    left = [str(w.message) for w in told if w.category is FileLeftOut]
+    assert left == [f"source 's' leaves out 5 files, {names}, ...: {FORMS}"]
+
+
+def test_a_store_in_the_folder_that_feeds_it_is_no_source(open_engine: Any, tmp_path: Path) -> None:
+    write(tmp_path, "1.json", numbered(0, 5))
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "data.csv").write_text("no\ncolumns\n")
+    with open_engine() as engine:
+        assert engine.run({"s": tmp_path}, available_now=True).admitted == 5
+        assert engine.run({"s": tmp_path}, available_now=True).epochs == 0
+        write(tmp_path / "deeper", "2.json", numbered(5, 5))
+        done = engine.run({"s": tmp_path}, available_now=True)
+        assert (done.epochs, done.admitted) == (1, 5)
+        with pytest.raises(SourceFailed) as failed:
+            engine.run({"s": tmp_path / "store"}, available_now=True)
+    assert str(failed.value) == (
+        f"source 's' reads '{tmp_path / 'store'}', which is a store\n  hint: give a folder of files, or one file of it"
+    )
 
 
 def test_files_and_a_frame_are_sources_of_one_query(open_engine: Any, spark: SparkSession, tmp_path: Path) -> None:

@@ -353,3 +353,10 @@ def test_times_in_a_list_are_of_the_stores_zone_too() -> None:
 def test_dates_times_and_lists_are_not_taken_for_each_other(kind: str, column: pa.Array, text: str) -> None:
     with pytest.raises(BatchError, match=re.escape(f"batch for stream 's' has column 'v' {text}\n  hint: cast it")):
         taken(pa.table({"v": column}), f"v {kind}")
+
+
+@pytest.mark.parametrize("value", [{1, 2}, frozenset({1})])
+def test_a_set_is_no_list(value: Any) -> None:
+    made, rejects = taken([{"l": value}, {"l": (3, 4)}], "l ARRAY<LONG>")
+    assert made == [{"l": [3, 4]}]
+    assert [reason for _, reason in rejects] == [f"column 'l' is ARRAY<BIGINT>, got {type(value).__name__} {value!r}"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ from clew.cli.app import app
 from clew.cli.networks import load_network
 from clew.cli.output import Out, cell, failures_told, plain
 from clew.engine.batches import as_table
-from clew.engine.file_parts import parts_of
+from clew.engine.file_parts import beginning_of, parts_of
 from clew.errors import NetworkError, SourceFailed, TooOld
+from clew.model.schema import parse_schema
 
 NETWORK = """\
 import clew
@@ -108,6 +111,16 @@ def test_the_demo_leaves_alone_what_is_there(made: Path, tmp_path: Path) -> None
     (tmp_path / "letters.txt").write_text("dear")
     assert clew("demo", "--store", tmp_path, "--fresh").exit_code == 1
     assert (tmp_path / "letters.txt").exists()
+
+
+def test_the_demo_makes_anew_what_a_demo_made_and_no_other_store(file: Callable[[str], Path], tmp_path: Path) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    document("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    refused = clew("demo", "--store", tmp_path / "s", "--fresh")
+    assert (refused.exit_code, refused.stderr) == (
+        1, f"StoreError: store '{tmp_path / 's'}' was made by no demo\n  hint: give a new folder: --store DIR\n"
+    )  # fmt: skip
+    assert document("show", "hot", "--store", tmp_path / "s")["all_rows"] == 5
 
 
 def test_the_demo_made_anew_waits_for_no_other_engine(tmp_path: Path) -> None:
@@ -234,11 +247,20 @@ def test_reading_takes_no_lock(made: Path) -> None:
             "UnknownStream: the store has no stream 'alrms'\n  streams: alarms, readings\n"
             "  hint: did you mean 'alarms'?\n",
         ),
+        *(
+            (
+                (verb, "alrms"),
+                "UnknownStream: store '{store}' has no stream or box 'alrms'\n  streams and boxes: "
+                "readings, smooth.filter, smooth, hot.sort, hot, alarms.window, alarms\n"
+                "  hint: did you mean 'alarms'?\n",
+            )
+            for verb in ("rejected", "late")
+        ),
     ],
 )
 def test_failures_are_told_in_one_form(made: Path, arguments: tuple[str, ...], text: str) -> None:
     result = clew(*arguments, "--store", made)
-    assert (result.exit_code, result.stdout, result.stderr) == (1, "", text)
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", text.format(store=made))
 
 
 def test_a_folder_that_is_no_store_is_said_to_be_none(tmp_path: Path) -> None:
@@ -332,6 +354,33 @@ def test_one_of_several_networks_is_chosen_by_name(file: Callable[[str], Path]) 
         load_network(file("x = 1"))
 
 
+def test_two_networks_of_one_name_are_refused(file: Callable[[str], Path]) -> None:
+    path = file(f'{NETWORK}same = net\nlater = clew.Network("other")\nother = clew.Network("heat")\n')
+    for name in ((), ("--network", "heat")):
+        wrong = clew("check", path, *name)
+        assert (wrong.exit_code, wrong.stderr) == (
+            1, f"NetworkError: '{path}' has two networks of the name 'heat'\n  hint: give one another name\n"
+        )  # fmt: skip
+    assert load_network(path, "other").name == "other"
+
+
+def test_what_lies_beside_a_file_hides_nothing_that_is_installed(
+    file: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_network.py").write_text("found = 1\n")
+    before = [*sys.path]
+    load_network(file(f"import beside_the_network\n{NETWORK}"))
+    assert sys.path == [*before, str(tmp_path)]
+
+
+def test_a_drawing_that_cannot_be_written_is_a_failure(file: Callable[[str], Path], tmp_path: Path) -> None:
+    to = tmp_path / "nowhere" / "net.svg"
+    result = clew("graph", file(NETWORK), "--out", to)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"'{to}' cannot be written: No such file or directory\n"
+
+
 def test_graph_draws_in_three_forms(file: Callable[[str], Path], tmp_path: Path) -> None:
     path = file(NETWORK)
     assert clew("graph", path).stdout.startswith("flowchart LR\n")
@@ -374,7 +423,44 @@ def test_a_file_that_has_moved_is_known_by_its_prefix(file: Callable[[str], Path
         data = csv(tmp_path / folder / "a.csv", rows(0, 5))
         document(*base, "--source", f"readings={data}")
     with Store.open(tmp_path / "s", read_only=True) as store:
-        assert store.ids() == {'clew run {"readings":["day 1/a.csv",0,5]}': 1}
+        (id,) = store.ids()
+    assert re.fullmatch(r'clew run \{"readings":\["day 1/a\.csv",0,5,"[0-9a-f]{16}"\]\}', id)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (rows(7, 25), "does not begin as it did when it was fed"),
+        (rows(0, 3), "has fewer records than were fed from it: 3, not 5"),
+        ([], "does not begin as it did when it was fed"),
+    ],
+)
+def test_a_file_that_was_replaced_is_refused(
+    file: Callable[[str], Path], tmp_path: Path, second: list[tuple[int, int, float]], said: str
+) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    base = ("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    assert document(*base)["admitted"] == 5
+    csv(data, second)
+    refused = clew(*base)
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"SourceFailed: '{data}' {said}\n"
+        "  hint: a file may change at its end only; give another one another name, or another --id-prefix\n"
+    )
+    assert document(*base, "--id-prefix", "second ")["before"] == 0
+
+
+def test_a_store_that_does_not_say_how_its_files_began_is_gone_on_with(
+    file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 7))
+    with streams_of.open(tmp_path / "s", load_network(file(NETWORK)), durable=False) as engine:
+        engine.feed(
+            "readings", [{"ts": 0, "sensor": 1, "celsius": 9.5}] * 5, id=f'clew run {{"readings":["{data}",0,5]}}'
+        )
+    done = document("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+    assert (done["before"], done["admitted"]) == (5, 2)
 
 
 def test_run_finishes_when_asked(file: Callable[[str], Path], tmp_path: Path) -> None:
@@ -407,6 +493,32 @@ def test_run_refuses_wrong_sources(file: Callable[[str], Path], tmp_path: Path, 
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("every", ["bananas", "available_now", "-1 seconds", ""])
+def test_run_refuses_what_is_no_time(file: Callable[[str], Path], tmp_path: Path, every: str) -> None:
+    data = csv(tmp_path / "a.csv", rows(0, 5))
+    result = clew("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}", "--every", every)
+    assert result.exit_code == 2
+    assert f"'{every}' does not say how often to make an epoch, as '5 seconds' does" in result.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_new_store_is_given_a_time_zone(file: Callable[[str], Path], tmp_path: Path) -> None:
+    net = file(
+        'import clew\nnet = clew.Network("t")\nnet.stream("s", "at TIMESTAMP", order="at", key="at").output("o")\n'
+    )
+    (tmp_path / "a.csv").write_text("at\n2024-01-01 10:00:00\n")
+    base = ("run", net, "--store", tmp_path / "s", "--source", f"s={tmp_path / 'a.csv'}")
+    document(*base, "--time-zone", "Europe/Paris")
+    (row,) = document("show", "o", "--store", tmp_path / "s")["rows"]
+    assert row["at"].startswith("2024-01-01T09:00:00")
+    assert document(*base)["before"] == document(*base, "--time-zone", "Europe/Paris")["before"] == 1
+    other = clew(*base, "--time-zone", "UTC")
+    assert (other.exit_code, other.stderr.split(":")[0]) == (1, "StoreSettings")
+    assert clew("run", net, *base[4:], "--store", tmp_path / "t", "--time-zone", "Nowhere").stderr == (
+        "StoreSettings: no time zone 'Nowhere'\n  hint: a name like 'Europe/Paris', or '+02:00'\n"
+    )
+
+
 def test_run_keeps_what_cannot_be_read(file: Callable[[str], Path], tmp_path: Path) -> None:
     lines = ["ts,sensor,celsius", "1,1,95.5", "2,1,warm", "3,1", "", '4,1," 96 "', "5,,97"]
     (tmp_path / "a.csv").write_text("\n".join(lines))
@@ -437,26 +549,101 @@ def test_a_header_that_lacks_a_column_is_refused_whole(file: Callable[[str], Pat
     )
 
 
+def test_a_header_of_another_separator_is_said_to_be_one(file: Callable[[str], Path], tmp_path: Path) -> None:
+    data = tmp_path / "a.csv"
+    for between, hint in (
+        (";", "its fields are parted by ';', not by a comma"),
+        ("\t", "its fields are parted by tabs, not by a comma; name it .tsv"),
+    ):
+        data.write_text(between.join(("ts", "sensor", "celsius")) + "\n")
+        result = clew("run", file(NETWORK), "--store", tmp_path / "s", "--source", f"readings={data}")
+        assert result.exit_code == 1
+        assert result.stderr.endswith(f"  hint: {hint}\n")
+
+
 # --- files as batches ---
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
-@pytest.mark.parametrize("skip", [0, 3, 4, 10, 11])
+@pytest.mark.parametrize("skip", [0, 3, 4, 10])
 def test_parts_cover_a_file_from_any_position(tmp_path: Path, form: str, skip: int) -> None:
-    path, table = tmp_path / f"a.{form}", pa.table(list(zip(*rows(0, 10), strict=True)), schema=SCHEMA)
-    if form == "parquet":
-        pq.write_table(table, path)
-    elif form == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
-    else:
-        text = csv(path, rows(0, 10)).read_text()
-        path.write_text(text.replace(",", "\t") if form == "tsv" else text)
+    path, table = written(tmp_path, form)
     parts = list(parts_of(path, SCHEMA, 4, skip))
     found = [row for p in parts for row in (p.rows if isinstance(p.rows, list) else p.rows.cast(SCHEMA).to_pylist())]
     assert found == table.to_pylist()[skip:]
     assert [p.start for p in parts[1:]] == [p.end for p in parts[:-1]]
     assert [p.end - p.start for p in parts] == [len(p.rows) for p in parts]
     assert skip >= 10 or (parts[0].start, parts[-1].end, parts[-1].read) == (skip, 10, 1.0)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_file_with_fewer_records_than_were_fed_is_refused(tmp_path: Path, form: str) -> None:
+    path, _ = written(tmp_path, form)
+    with pytest.raises(SourceFailed) as failed:
+        list(parts_of(path, SCHEMA, 4, 11))
+    assert failed.value.message == f"'{path}' has fewer records than were fed from it: 10, not 11"
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "jsonl", "parquet", "jsonl.gz"])
+def test_how_a_file_begins_stays_while_it_grows(tmp_path: Path, form: str) -> None:
+    begins = [beginning_of(written(tmp_path, form, first, count)[0]) for first, count in ((0, 1), (0, 10), (1, 10))]
+    assert begins[0] == begins[1] != begins[2]
+
+
+def test_how_a_parquet_file_begins_is_known_whatever_its_columns(tmp_path: Path) -> None:
+    far = pa.array([10**18], pa.timestamp("us"))
+    table = pa.table({
+        "dict": pa.array(["x"]).dictionary_encode(), "far": far, "span": pa.array([5], pa.duration("ns")),
+        "b": [b"\xff"], "struct": pa.StructArray.from_arrays([far], ["far"]), "time": pa.array([5], pa.time64("ns")),
+    })  # fmt: skip
+    path, marks = tmp_path / "a.parquet", set()
+    for columns in (table.column_names, ["struct"], ["far"]):
+        pq.write_table(table.select(columns), path)
+        marks.add(beginning_of(path))
+    assert len(marks) == 3
+
+
+def written(folder: Path, form: str, first: int = 0, count: int = 10) -> tuple[Path, pa.Table]:
+    path = folder / f"a.{form}"
+    table = pa.table(list(zip(*rows(first, count), strict=True)), schema=SCHEMA)
+    if form == "parquet":
+        pq.write_table(table, path)
+    elif form.startswith("jsonl"):
+        text = "".join(json.dumps(row) + "\n" for row in table.to_pylist())
+        path.write_bytes(gzip.compress(text.encode()) if form.endswith("gz") else text.encode())
+    else:
+        text = csv(path, rows(first, count)).read_text()
+        path.write_text(text.replace(",", "\t") if form == "tsv" else text)
+    return path, table
+
+
+def test_decimals_of_json_keep_their_digits(tmp_path: Path) -> None:
+    schema = parse_schema("m DECIMAL(20, 10), l ARRAY<DECIMAL(20, 10)>, x DOUBLE, y ARRAY<DOUBLE>")
+    path = tmp_path / "a.jsonl"
+    digits = "1234567890.0123456789"
+    path.write_text(f'{{"m": {digits}, "l": [{digits}, 1e2, null], "x": 0.1, "y": [0.1, 2]}}\n')
+    (part,) = parts_of(path, schema, 10)
+    made, rejects = as_table(part.rows, schema, "s")
+    assert (rejects, made.to_pylist()) == (
+        [], [{"m": Decimal(digits), "l": [Decimal(digits), Decimal(100), None], "x": 0.1, "y": [0.1, 2.0]}]
+    )  # fmt: skip
+
+
+def test_a_csv_field_of_a_list_is_json(tmp_path: Path) -> None:
+    schema = parse_schema("ts LONG, l ARRAY<DECIMAL(20, 10)>, t ARRAY<STRING>")
+    path = tmp_path / "a.csv"
+    path.write_text('ts,l,t\n1,"[1234567890.0123456789, 2]","[""a"", null]"\n2,,\n3,1|2,\n4,,"{}"\n5,"[""x""]",\n')
+    (part,) = parts_of(path, schema, 10)
+    made, rejects = as_table(part.rows, schema, "s")
+    assert made.to_pylist() == [
+        {"ts": 1, "l": [Decimal("1234567890.0123456789"), Decimal(2)], "t": ["a", None]},
+        {"ts": 2, "l": None, "t": None},
+    ]
+    assert [r.reason for r in rejects] == [
+        "column 'l' is ARRAY<DECIMAL(20,10)>, got str '1|2'",
+        "column 't' is ARRAY<STRING>, got str '{}'",
+        "column 'l' is ARRAY<DECIMAL(20,10)>, got list ['x']",
+    ]
 
 
 def test_csv_fields_become_values_of_the_column(tmp_path: Path) -> None:
@@ -484,8 +671,10 @@ def test_csv_fields_become_values_of_the_column(tmp_path: Path) -> None:
 
 def test_a_file_that_breaks_off_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(SourceFailed, match=r"a\.parquet' cannot be read to its end"):
-        list(parts_of(tmp_path / "a.parquet", SCHEMA, 10))
+    for read in (beginning_of, lambda path: list(parts_of(path, SCHEMA, 10))):
+        with pytest.raises(SourceFailed, match=r"a\.parquet' cannot be read to its end") as failed:
+            read(tmp_path / "a.parquet")
+        assert failed.value.hint == "put it right under its name, then run again; what was fed before is kept"
 
 
 # --- the rest ---
@@ -554,6 +743,14 @@ def test_a_reader_that_leaves_early_is_no_failure(made: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 141
+
+
+def test_what_stdout_cannot_take_is_a_failure(made: Path) -> None:
+    command = [sys.executable, "-c", "from clew.cli import main; main()", "show", "readings", "--store", str(made)]
+    for limit in ("1", "20000"):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*command, "-n", limit], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "stdout cannot be written: No space left on device\n")
 
 
 def test_the_version_is_that_of_the_package() -> None:

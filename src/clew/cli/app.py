@@ -11,7 +11,7 @@ from clew.cli.output import verb
 
 app = typer.Typer(
     name="clew",
-    help="Stream queries on Apache Spark whose every answer can be traced, corrected and replayed.",
+    help="Stream queries on Apache Spark: exact, durable and replayable, over all that was ever fed to a store.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

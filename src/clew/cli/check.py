@@ -66,7 +66,11 @@ def graph(
     if to is None:
         out.text(text)
         return
-    to.write_text(text + "\n", encoding="utf-8")
+    try:
+        to.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        out.say(f"'{to}' cannot be written: {error.strerror}", style="red")
+        raise typer.Exit(FAILED) from None
     out.say(f"written to {to}")
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SENSORS, EPOCHS, SEED = 12, 8, 4
 NEXT_SECONDS = 120
+ID = "demo "
 
 
 def demo(
@@ -63,7 +64,7 @@ def demo(
 
 
 def _make_room(store: Path, fresh: bool) -> None:
-    """Refuse a folder that is in use; take away a store where that is wished."""
+    """Refuse a folder that is in use; take away a store that a demo made, where that is wished."""
     from clew.archive.layout import MANIFEST
     from clew.archive.lock import StoreLock
 
@@ -71,6 +72,9 @@ def _make_room(store: Path, fresh: bool) -> None:
         return
     if not (store / MANIFEST).is_file():
         raise NotAStore(f"'{store}' holds something else", hint="give a new folder: --store DIR")
+    with opened(store) as found:
+        if found.last_epoch and not found.ids(ID):
+            raise StoreError(f"store '{store}' was made by no demo", hint="give a new folder: --store DIR")
     if not fresh and sys.stdin.isatty() and sys.stderr.isatty():
         fresh = typer.confirm(f"store '{store}' is there already; make it anew?", err=True)
     if not fresh:
@@ -92,7 +96,7 @@ def _run(out: Out, store: Path, rows: int) -> list[Epoch]:
     with clew.open(store, load_network(program_file)) as engine, out.progress("demo", EPOCHS) as show_done:
         for number in range(EPOCHS):
             batch = sensors.readings(rows // SENSORS // EPOCHS)
-            done.append(engine.feed("readings", batch, id=f"demo {number + 1}"))
+            done.append(engine.feed("readings", batch, id=f"{ID}{number + 1}"))
             show_done(number + 1, f"{count((number + 1) * len(batch), 'reading')}")
     _write_csv(store / "next.csv", sensors.readings(NEXT_SECONDS))
     return done

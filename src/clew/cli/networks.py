@@ -23,11 +23,15 @@ class _StoreOpened(BaseException):
 
 def load_network(file: Path, name: str | None = None) -> Network:
     """The network that a file defines at its top level, or hands to `clew.open`; by its name if there are several."""
-    found = {network.name: network for network in _networks(file)}
+    networks = _networks(file)
+    found = {network.name: network for network in networks}
     if not found:
         raise NetworkError(
             f"'{file}' defines no network", hint='define one at the top level: net = clew.Network("...")'
         )
+    twice = next((n.name for n in networks if found[n.name] is not n and name in (None, n.name)), None)
+    if twice is not None:
+        raise NetworkError(f"'{file}' has two networks of the name '{twice}'", hint="give one another name")
     if name is None and len(found) == 1:
         return next(iter(found.values()))
     if name not in found:
@@ -55,19 +59,25 @@ def _networks(file: Path) -> list[Network]:
                 at=_line_in(file, error),
             ) from error
     named = [value for value in vars(module).values() if isinstance(value, Network)]
-    return [*named, *(network for network in opened if network not in named)]
+    return list(dict.fromkeys([*named, *opened]))
 
 
 @contextlib.contextmanager
 def _importable(file: Path, module: types.ModuleType) -> Iterator[None]:
-    """As for a script: what lies beside the file can be imported, now and when its functions run."""
+    """As for a script: what lies beside the file can be imported, now and when its functions run.
+
+    By then it comes last, so that no file beside it hides a library.
+    """
     folder = str(file.resolve().parent)
-    if folder not in sys.path:
+    if mine := folder not in sys.path:
         sys.path.insert(0, folder)
     sys.modules[module.__name__] = module
     try:
         yield
     finally:
+        if mine and folder in sys.path:
+            sys.path.remove(folder)
+            sys.path.append(folder)
         # A module that cannot be imported by name has its functions sent to Spark's workers by value.
         del sys.modules[module.__name__]
 

@@ -34,6 +34,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Show Spark's log, and tracebacks of failures.")]
 
 
+class _StdoutFailed(Exception):
+    """What stdout goes to takes no more."""
+
+
+@contextmanager
+def _stdout() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _StdoutFailed(error.strerror) from error
+
+
+@_stdout()
+def _flush_stdout() -> None:
+    sys.stdout.flush()
+
+
 @dataclass(frozen=True)
 class Out:
     """Where one run of a verb writes, and in which form."""
@@ -51,14 +70,17 @@ class Out:
         """How wide talk may be."""
         return Console(stderr=True).width
 
+    @_stdout()
     def document(self, value: object) -> None:
         """The one JSON document of a verb, on stdout."""
         print(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False))
 
+    @_stdout()
     def text(self, text: str) -> None:
         """Text as it is, on stdout."""
         print(text)
 
+    @_stdout()
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Rows under their columns, on stdout; numbers to the right. A terminal folds what is too wide."""
         console = Console(highlight=False, soft_wrap=True)
@@ -186,7 +208,7 @@ def verb(call: Callable[..., None]) -> Callable[..., None]:
             arguments["as_json"] = as_json
         with failures_told(out), _warnings_told(out):
             call(out, **arguments)
-            sys.stdout.flush()
+            _flush_stdout()
 
     parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *both]
     run.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -203,9 +225,12 @@ def failures_told(out: Out) -> Iterator[None]:
         out.say("stopped; all that was committed is kept")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # What reads stdout has gone; without this Python complains once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         raise typer.Exit(BROKEN_PIPE) from None
+    except _StdoutFailed as error:
+        _close_stdout()
+        out.say(f"stdout cannot be written: {error}", style="red")
+        raise typer.Exit(FAILED) from None
     except ClewError as error:
         if out.verbose:
             traceback.print_exc()
@@ -219,6 +244,11 @@ def failures_told(out: Out) -> Iterator[None]:
         lines = str(error).strip().splitlines() or ["no message"]
         out.say(f"{type(error).__name__}: {lines[0]}\n  hint: -v shows the traceback", style="red")
         raise typer.Exit(FAILED) from None
+
+
+def _close_stdout() -> None:
+    """Let what could not be written go; else Python complains once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from clew.cli.check import FileArgument, NetworkOption
 from clew.cli.output import INTERRUPTED, Json, Out, count
 from clew.cli.stores import STORE, StoreOption
+from clew.errors import SourceFailed
 
 if TYPE_CHECKING:
     from clew.engine.file_parts import Part
@@ -44,6 +45,10 @@ def run(
         str | None,
         typer.Option("--every", metavar="TIME", help='Keep running, an epoch that often ("5 seconds"), till ctrl-C.'),
     ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", metavar="NAME", help="The time zone of a new store; without it, UTC."),
+    ] = None,
     finish: Annotated[bool, typer.Option("--finish", help="End the sources afterwards: open windows close.")] = False,
 ) -> None:
     """Run a network over CSV, JSON-lines or Parquet files, or over folders of them.
@@ -55,15 +60,16 @@ def run(
 
     found = load_network(file, network)
     paths = _paths(source, found)
+    _check_interval(every)
     started = time.perf_counter()
     fed = _Fed()
-    with _engine(out, store, found) as engine:
+    with _engine(out, store, found, time_zone) as engine:
         if every is not None or any(path.is_dir() for path in paths.values()):
             before = _last_seqs(store, found)
             _stream(engine, paths, every, fed)
             fed.outputs = {name: seq - before[name] for name, seq in _last_seqs(store, found).items()}
         else:
-            _Files(out, engine, paths, epochs_rows, id_prefix).feed(_resumed(store), fed)
+            _Files(out, engine, paths, epochs_rows, id_prefix, _resumed(store)).feed(fed)
         if finish and not fed.stopped:
             fed.take(engine.finish())
         fed.outputs |= {name: 0 for name in found.outputs if name not in fed.outputs}
@@ -115,15 +121,28 @@ def _paths(given: list[str], network: Network) -> dict[str, Path]:
     return paths
 
 
-def _engine(out: Out, store: Path, network: Network) -> Engine:
-    """The store opened as it was made; a new one under UTC."""
+def _check_interval(every: str | None) -> None:
+    from clew.engine.streaming import interval
+    from clew.errors import BatchError
+
+    try:
+        if every is not None:
+            interval(every)
+    except BatchError:
+        raise typer.BadParameter(
+            f"'{every}' does not say how often to make an epoch, as '5 seconds' does", param_hint="--every"
+        ) from None
+
+
+def _engine(out: Out, store: Path, network: Network, time_zone: str | None) -> Engine:
+    """The store opened as it was made, if no time zone is asked for; a new one then under UTC."""
     import clew
     from clew.archive.layout import Layout
     from clew.archive.manifest import read_manifest
 
     layout = Layout(store)
     settings: Json = read_manifest(layout)["settings"] if layout.manifest.exists() else {}
-    zone = str(settings.get("time_zone", "UTC"))
+    zone = time_zone or str(settings.get("time_zone", "UTC"))
     if not out.verbose:
         return clew.open(store, network, time_zone=zone)
     from clew.engine.spark_session import local_session
@@ -150,15 +169,22 @@ def _last_seqs(store: Path, network: Network) -> dict[str, int]:
 ID = "clew run "
 
 
-def _resumed(store: Path) -> dict[tuple[str, str], int]:
-    """How many records of each (stream, file) the store has been fed."""
+class _Done(NamedTuple):
+    """How many records of a file the store has been fed, and how it began; ids of older stores do not say."""
+
+    records: int = 0
+    beginning: str = ""
+
+
+def _resumed(store: Path) -> dict[tuple[str, str], _Done]:
+    """What the store has been fed of each (stream, file)."""
     from clew.cli.stores import opened
 
-    done: dict[tuple[str, str], int] = {}
+    done: dict[tuple[str, str], _Done] = {}
     with opened(store) as found:
         for id in found.ids(ID):
-            for stream, (file, _, end) in json.loads(id.removeprefix(ID)).items():
-                done[stream, file] = max(done.get((stream, file), 0), end)
+            for stream, (file, _, end, *begins) in json.loads(id.removeprefix(ID)).items():
+                done[stream, file] = max(done.get((stream, file), _Done()), _Done(end, *begins))
     return done
 
 
@@ -171,30 +197,46 @@ class _Files:
     paths: Mapping[str, Path]
     rows: int
     prefix: str | None
+    done: Mapping[tuple[str, str], _Done]
 
-    def feed(self, done: Mapping[tuple[str, str], int], fed: _Fed) -> None:
+    def feed(self, fed: _Fed) -> None:
         read = dict.fromkeys(self.paths, 0.0)
-        fed.before = sum(done.get((name, self._known_as(path)), 0) for name, path in self.paths.items())
+        fed.before = sum(self._done(name).records for name in self.paths)
+        begins = {name: self._beginning(name) for name in self.paths}
         with self.out.progress("feeding", len(self.paths)) as show:
-            for parts in self._rounds(done):
-                id = {name: (self._known_as(self.paths[name]), part.start, part.end) for name, part in parts.items()}
+            for parts in self._rounds():
+                id = {name: (self._known_as(name), p.start, p.end, begins[name]) for name, p in parts.items()}
                 batches = {name: part.rows for name, part in parts.items()}
                 fed.take(self.engine.feed_all(batches, id=ID + json.dumps(id, separators=(",", ":"))))
                 read |= {name: part.read for name, part in parts.items()}
                 show(sum(read.values()), f"{count(fed.epochs, 'epoch')}, {count(fed.admitted, 'tuple')}")
 
-    def _rounds(self, done: Mapping[tuple[str, str], int]) -> Iterator[dict[str, Part]]:
+    def _rounds(self) -> Iterator[dict[str, Part]]:
         from clew.engine.file_parts import parts_of
 
         sources = self.engine.network.sources
         readers = [
-            parts_of(path, sources[name].schema, self.rows, done.get((name, self._known_as(path)), 0))
+            parts_of(path, sources[name].schema, self.rows, self._done(name).records)
             for name, path in self.paths.items()
         ]
         for parts in zip_longest(*readers):
             yield {name: part for name, part in zip(self.paths, parts, strict=True) if part is not None}
 
-    def _known_as(self, path: Path) -> str:
+    def _beginning(self, name: str) -> str:
+        """How a file begins; `SourceFailed` if it began otherwise when it was fed."""
+        from clew.engine.file_parts import ENDS, beginning_of, is_readable
+
+        path, before = self.paths[name], self._done(name).beginning
+        found = beginning_of(path) if is_readable(path) else ""
+        if before and found != before:
+            raise SourceFailed(f"'{path}' does not begin as it did when it was fed", hint=ENDS)
+        return found
+
+    def _done(self, name: str) -> _Done:
+        return self.done.get((name, self._known_as(name)), _Done())
+
+    def _known_as(self, name: str) -> str:
+        path = self.paths[name]
         return str(path.resolve()) if self.prefix is None else f"{self.prefix}{path.name}"
 
 

@@ -88,6 +88,7 @@ def rejected(
     """Show tuples that could not be admitted, or made a box fail: whole, with the reason."""
     with opened(store) as found:
         rows = _side_rows(found, "rejected")
+        _check_name(name, store, [*_boxes(found), *(str(row["name"]) for row in rows)])
     rows = [{"name": r["name"], "epoch": r["_epoch"], "reason": r["reason"], "row": r["row"]} for r in rows
             if name in (None, r["name"])]  # fmt: skip
     _give_rows(out, rows, limit, last, {"rejected": name})
@@ -102,17 +103,9 @@ def late(
 ) -> None:
     """Show tuples that came too late for a stream, or for every open window of a box."""
     from clew.engine.asides import late_name, late_names, late_tables, late_tables_of_all
-    from clew.errors import UnknownStream, nearest
 
     with opened(store) as found:
-        boxes = [box["name"] for box in (found.state.network or {}).get("boxes", ())]
-        boxes = list(dict.fromkeys([*boxes, *late_names(found.state)]))
-        if name not in (None, *boxes):
-            raise UnknownStream(
-                f"store '{store}' has no stream or box '{name}'",
-                details=[f"streams and boxes: {', '.join(boxes) or 'none'}"],
-                hint=nearest(str(name), boxes),
-            )
+        _check_name(name, store, [*_boxes(found), *late_names(found.state)])
         prints = _prints(found)
         tables = late_tables(found.state, prints, name) if name is not None else late_tables_of_all(found.state)
         late = [(late_name(found.state, prints, table), r) for table in tables for r in _side_rows(found, table)]
@@ -150,6 +143,22 @@ def opened(store: Path) -> Store:
     from clew.archive.store import Store
 
     return Store.open(store, read_only=True)
+
+
+def _boxes(store: Store) -> list[str]:
+    return [box["name"] for box in (store.state.network or {}).get("boxes", ())]
+
+
+def _check_name(name: str | None, store: Path, known: list[str]) -> None:
+    from clew.errors import UnknownStream, nearest
+
+    known = list(dict.fromkeys(known))
+    if name not in (None, *known):
+        raise UnknownStream(
+            f"store '{store}' has no stream or box '{name}'",
+            details=[f"streams and boxes: {', '.join(known) or 'none'}"],
+            hint=nearest(str(name), known),
+        )
 
 
 def _prints(store: Store) -> dict[str, str]:

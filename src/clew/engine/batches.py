@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -146,7 +146,7 @@ def _ready(values: list[Any], kind: pa.DataType, zone: str) -> list[Any]:
 
 
 def _items(value: Any) -> list[Any]:
-    if isinstance(value, str | bytes | Mapping):
+    if isinstance(value, str | bytes | Mapping | Set):  # a set has no order
         raise TypeError("not a list")
     return list(value)
 

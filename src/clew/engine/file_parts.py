@@ -6,15 +6,18 @@ in any case; those that the stream does not have are left out.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
+import hashlib
 import io
 import json
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -23,10 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from clew.engine.batches import Malformed
+from clew.engine.batches import Malformed, row_json
 from clew.errors import BatchError, SourceFailed, nearest
+from clew.model.values import python_rows
 
 TRUE, FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
+ENDS = "a file may change at its end only; give another one another name, or another --id-prefix"
 NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}  # as text, since JSON has no word for them
 
 
@@ -66,14 +71,35 @@ def parts_of(file: Path, schema: pa.Schema, count: int, skip: int = 0, label: st
     reader = _READERS.get(form_of(file))
     if reader is None:
         raise BatchError(f"'{file}' is in no form that can be read", details=[FORMS], hint="convert it")
-    try:
+    with _failures_named(file):
         yield from reader(file, schema, Cut(count, skip, label))
+
+
+def beginning_of(file: Path) -> str:
+    """A mark of how a file begins, with its header and first record, that stays while it grows at its end."""
+    with _failures_named(file):
+        if form_of(file) == ".parquet":
+            whole = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+            plain = [field.name for field in whole.schema_arrow if not pa.types.is_nested(field.type)]
+            first = next(whole.iter_batches(batch_size=1, columns=plain), None) if plain else None
+            begins = row_json(python_rows(pa.Table.from_batches([first]))[0]).encode() if first else b""
+        else:
+            with _opened(file) as stream:
+                lines = (line.rstrip(b"\r\n") for line in stream if line.strip())
+                begins = b"\n".join(islice(lines, 2 if form_of(file) in (".csv", ".tsv") else 1))
+    return hashlib.sha256(begins).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _failures_named(file: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
         lines = str(error).splitlines() or [type(error).__name__]
         raise SourceFailed(
             f"'{file}' cannot be read to its end",
             details=[lines[0]],
-            hint="what was fed before is kept; run again to go on from there",
+            hint="put it right under its name, then run again; what was fed before is kept",
         ) from error
 
 
@@ -105,6 +131,7 @@ def _parquet(file: Path, schema: pa.Schema, cut: Cut) -> Iterator[Part]:
             for i in [i for i, name in enumerate(columns) if name in moments]:  # Spark writes these in UTC
                 rows = rows.set_column(i, columns[i], pc.assume_timezone(rows.column(i), "UTC"))
             yield Part(max(start, cut.skip), end, rows, end / total)
+    _check_skipped(file, cut, min(end, cut.skip))
 
 
 # --- JSON lines ---
@@ -112,10 +139,11 @@ def _parquet(file: Path, schema: pa.Schema, cut: Cut) -> Iterator[Part]:
 
 def _json_lines(file: Path, schema: pa.Schema, cut: Cut) -> Iterator[Part]:
     fields = {field.name.lower(): field.type for field in schema}
+    exact = {name for name, kind in fields.items() if _is_exact(kind)}
     with _opened(file) as stream:
         records = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
-        for start, chunk in _chunks(records, cut):
-            rows = [_json_row(number, line, fields, cut.label) for number, line in chunk]
+        for start, chunk in _chunks(file, records, cut):
+            rows = [_json_row(number, line, fields, exact, cut.label) for number, line in chunk]
             yield Part(start, start + len(rows), _json_table(rows, schema) or rows, _share(stream, file))
 
 
@@ -136,19 +164,39 @@ def _json_table(rows: list[dict[str, Any] | Malformed], schema: pa.Schema) -> pa
     return pa.table(columns)
 
 
-def _json_row(number: int, line: bytes, fields: Mapping[str, pa.DataType], label: str) -> dict[str, Any] | Malformed:
+def _json_row(
+    number: int, line: bytes, fields: Mapping[str, pa.DataType], exact: Set[str], label: str
+) -> dict[str, Any] | Malformed:
     try:
-        row = json.loads(line)
+        row = json.loads(line, parse_float=Decimal) if exact else json.loads(line)
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         text = line.decode(errors="replace").rstrip("\r\n")
         return Malformed(text, f"malformed row: line {number}{label} is no JSON object")
     row = {name: value for name, value in row.items() if name.lower() in fields}
+    if exact:
+        row = {name: value if name.lower() in exact else _floats(value) for name, value in row.items()}
     if b'NaN"' in line or b'Infinity"' in line:
         floats = {name for name in row if pa.types.is_floating(fields[name.lower()])}
         return {k: NUMBERS.get(v, v) if isinstance(v, str) and k in floats else v for k, v in row.items()}
     return row
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether it holds decimals, which a float on the way would round."""
+    return bool(pa.types.is_decimal(kind.value_type if pa.types.is_list(kind) else kind))
+
+
+def _floats(value: Any) -> Any:
+    match value:
+        case Decimal():
+            return float(value)
+        case list():
+            return [_floats(v) for v in value]
+        case dict():
+            return {k: _floats(v) for k, v in value.items()}
+    return value
 
 
 # --- CSV ---
@@ -175,8 +223,10 @@ def _csv(file: Path, schema: pa.Schema, cut: Cut) -> Iterator[Part]:
         lines = _Lines(stream)
         reader = csv.reader(lines, delimiter="\t" if form_of(file) == ".tsv" else ",")
         header = _header(file, [_printable(name.strip()) for name in next(reader, [])], schema)
-        if header:
-            for start, chunk in _chunks(_csv_records(reader, lines, len(header), cut.label), cut):
+        if not header:
+            _check_skipped(file, cut, 0)
+        else:
+            for start, chunk in _chunks(file, _csv_records(reader, lines, len(header), cut.label), cut):
                 yield Part(start, start + len(chunk), _csv_rows(chunk, header, schema), _share(stream, file))
 
 
@@ -189,7 +239,7 @@ def _header(file: Path, found: list[str], schema: pa.Schema) -> list[str]:
             raise BatchError(
                 f"'{file}' lacks column '{name}'",
                 details=[f"it has: {', '.join(header)}", f"the stream has: {', '.join(schema.names)}"],
-                hint=nearest(name, header),
+                hint=_separator(file, header) or nearest(name, header),
             )
         if header.count(name) > 1:
             raise BatchError(
@@ -198,6 +248,16 @@ def _header(file: Path, found: list[str], schema: pa.Schema) -> list[str]:
                 hint="names are found in any case",
             )
     return header
+
+
+def _separator(file: Path, header: list[str]) -> str | None:
+    """What to do about a header of one column in which another separator stands."""
+    own, others = ("a tab", ",;") if form_of(file) == ".tsv" else ("a comma", ";\t")
+    other = next((c for c in others if len(header) == 1 and c in header[0]), None)
+    if other is None:
+        return None
+    way = "; name it .tsv" if other == "\t" else ""
+    return f"its fields are parted by {'tabs' if other == chr(9) else repr(other)}, not by {own}{way}"
 
 
 def _csv_records(reader: Any, lines: _Lines, width: int, label: str) -> Iterator[list[str] | Malformed]:
@@ -251,12 +311,25 @@ def typed(texts: tuple[str | None, ...], kind: pa.DataType) -> Any:
     """The texts of one column in its type, as an array; as a list with the odd ones left as text if some do not fit."""
     if pa.types.is_string(kind):
         return pa.array(texts, kind)
+    if pa.types.is_list(kind):
+        return [_json_list(text, _is_exact(kind)) for text in texts]
     array = pc.utf8_trim_whitespace(pa.array(texts, pa.string()))
     array = pc.if_else(pc.equal(array, ""), None, array)
     try:
         return _cast(array, kind)
     except pa.ArrowException:
         return _values(array, kind)
+
+
+def _json_list(text: str | None, exact: bool) -> Any:
+    """A field that holds a list as JSON; what is none stays text."""
+    if text is None or not text.strip():
+        return None
+    try:
+        found = json.loads(text, parse_float=Decimal if exact else float)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, list) else text
 
 
 def _values(array: pa.Array, kind: pa.DataType) -> list[object]:
@@ -289,11 +362,17 @@ def _opened(file: Path) -> BinaryIO:
     return cast("BinaryIO", gzip.open(file) if file.suffix.lower() == ".gz" else file.open("rb"))
 
 
-def _chunks(records: Iterator[Any], cut: Cut) -> Iterator[tuple[int, list[Any]]]:
+def _chunks(file: Path, records: Iterator[Any], cut: Cut) -> Iterator[tuple[int, list[Any]]]:
     start = sum(1 for _ in islice(records, cut.skip))
+    _check_skipped(file, cut, start)
     while chunk := list(islice(records, cut.count)):
         yield start, chunk
         start += len(chunk)
+
+
+def _check_skipped(file: Path, cut: Cut, found: int) -> None:
+    if found < cut.skip:
+        raise SourceFailed(f"'{file}' has fewer records than were fed from it: {found:,}, not {cut.skip:,}", hint=ENDS)
 
 
 def _share(stream: Any, file: Path) -> float:

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from clew.archive.layout import MANIFEST
 from clew.engine.arrow_files import Held
 from clew.engine.batches import as_table
 from clew.engine.file_parts import FORMS, form_of, is_readable, parts_of, typed
@@ -33,6 +34,7 @@ FILE = "_file"
 READ_RECORDS, PIECE_ROWS = 20_000, 500_000  # what a task holds of a text file: as Python's objects, as a table
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _LISTING = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_NAMED = 3  # of the files that are left out
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 
 
@@ -41,16 +43,41 @@ class FileLeftOut(UserWarning):
 
 
 def check_path(path: Path, name: str) -> None:
-    """Refuse a path that is not there, or that holds files of which none can be read."""
+    """Refuse a path that is not there, that is a store, or that holds files of which none can be read."""
     if not path.exists():
         raise SourceFailed(f"source '{name}' reads '{path}', which is not there")
-    files = [p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._"] if path.is_dir() else [path]
+    if (path / MANIFEST).exists():
+        raise SourceFailed(
+            f"source '{name}' reads '{path}', which is a store", hint="give a folder of files, or one file of it"
+        )
+    files = outside_stores([p for p in _seen(path) if p.is_file()], path)
     if files and not any(map(is_readable, files)):
         raise SourceFailed(
             f"source '{name}' reads '{path}', which holds no files of a known form",
             details=[FORMS],
             hint="give a streaming DataFrame: spark.readStream.format(...).load(...)",
         )
+
+
+def _seen(path: Path) -> list[Path]:
+    """What Spark lists: nothing whose name, or whose folder's, starts with a dot or an underscore."""
+    if not path.is_dir():
+        return [path]
+    return [p for p in path.rglob("*") if not any(part[0] in "._" for part in p.relative_to(path).parts)]
+
+
+def outside_stores(paths: Sequence[Path], root: Path) -> list[Path]:
+    """Those that are in no store below the root: what an engine writes there is no source."""
+    if not root.is_dir():
+        return list(paths)
+    known = {root: False, root.absolute(): False}
+
+    def in_store(folder: Path) -> bool:
+        if folder not in known:
+            known[folder] = (folder / MANIFEST).exists() or (folder != folder.parent and in_store(folder.parent))
+        return known[folder]
+
+    return [path for path in paths if not in_store(path.parent)]
 
 
 def file_names(spark: SparkSession, path: Path) -> DataFrame:
@@ -84,17 +111,20 @@ class Files:
     def scan(self, spark: SparkSession, folder: Path) -> Scan:
         """Read the files as one batch; `SourceFailed` names those that do not fit."""
         form = Form.of(self.source)
-        arguments = [a for path in filter(self._is_taken, self.paths) for a in self._tasks(path, form, str(folder))]
+        arguments = [a for path in self._taken() for a in self._tasks(path, form, str(folder))]
         found = run_tasks(spark, read, arguments)
         failed = [f["failed"] for f in found if "failed" in f]
         if failed:
             raise self._refusal(failed)
         return Scan.of(form, (t for f in found for t in f["told"]))
 
-    def _is_taken(self, path: Path) -> bool:
-        if not is_readable(path):
-            warnings.warn(f"source '{self.source.name}' leaves out '{path}': {FORMS}", FileLeftOut, stacklevel=2)
-        return is_readable(path)
+    def _taken(self) -> list[Path]:
+        left = [path for path in self.paths if not is_readable(path)]
+        if left:
+            named = ", ".join(f"'{path}'" for path in left[:_NAMED]) + (", ..." if len(left) > _NAMED else "")
+            what = named if len(left) == 1 else f"{len(left):,} files, {named}"
+            warnings.warn(f"source '{self.source.name}' leaves out {what}: {FORMS}", FileLeftOut, stacklevel=2)
+        return [path for path in self.paths if is_readable(path)]
 
     def _tasks(self, path: Path, form: Form, folder: str) -> list[Task]:
         fixed = self._fixed(path)

@@ -21,7 +21,7 @@ from clew.engine.frames import STREAM, conform, is_frame, scan
 from clew.engine.pieces import Scan, scratch
 from clew.engine.position import Position
 from clew.engine.runtime import Arrival, Epoch
-from clew.engine.source_files import FILE, Files, as_paths, check_path, file_names
+from clew.engine.source_files import FILE, Files, as_paths, check_path, file_names, outside_stores
 from clew.errors import BatchError, ClewError, SourceFailed, WindowError
 from clew.model.axis import span_of
 from clew.network.boxes import Source
@@ -153,23 +153,29 @@ class Streamer:
             return
         with scratch(self.store) as folder:
             found = self._scan(frame, sources, folder)
+            if not found:
+                return
             batches = {name: s.batch for name, s in found.items()}
             refused = {name: list(s.rejects) for name, s in found.items()}
             self.told.take(self.feed(Arrival(batches, refused, query=query)))
 
     def _scan(self, frame: DataFrame, sources: Mapping[str, tuple[Source, Any]], folder: Path) -> dict[str, Scan]:
+        """What the batch holds; nothing at all if all that is new are files of stores."""
         from pyspark.sql import functions as f
 
         rows = [source for source, given in sources.values() if is_frame(given)]
         found: dict[str, Scan] = {}
         if len(rows) < len(sources):
             names = _file_names(frame, [name for name, (_, given) in sources.items() if not is_frame(given)])
-            for name, uris in names.items():
+            paths = {name: outside_stores(as_paths(uris), Path(sources[name][1])) for name, uris in names.items()}
+            if not rows and any(names.values()) and not any(paths.values()):
+                return {}
+            for name, mine in paths.items():
                 source, given = sources[name]
-                found[name] = Files(source, Path(given), as_paths(uris), self.zone).scan(self.spark, folder)
+                found[name] = Files(source, Path(given), mine, self.zone).scan(self.spark, folder)
         if rows:
-            mine = frame.where(f.col(STREAM).isin([s.name for s in rows])) if found else frame
-            found |= scan(mine, rows, folder, self.zone)
+            theirs = frame.where(f.col(STREAM).isin([s.name for s in rows])) if found else frame
+            found |= scan(theirs, rows, folder, self.zone)
         return found
 
     def _frame(self, source: Source, given: Any) -> DataFrame:
