@@ -195,7 +195,7 @@ def test_late_without_a_name_tells_of_every_stream_and_box(tmp_path: Path) -> No
 
 def test_times_that_python_has_no_object_for_are_shown(tmp_path: Path) -> None:
     net = streams_of.Network("far")
-    far = net.stream("far", "ts TIMESTAMP, d DATE", order="ts", key="ts")
+    far = net.stream("far", "ts TIMESTAMP, d DATE", order="ts", key="ts", max_ahead="1 day")
     far.filter("d is not null").output("o")
     day = pa.array([10**7, 11_574_074], pa.int32()).cast(pa.date32())
     moment = pa.array([10**18, 10**12], pa.int64()).cast(pa.timestamp("us", "UTC"))
