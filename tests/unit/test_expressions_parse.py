@@ -195,6 +195,12 @@ def test_functions_of_the_clock_of_chance_and_of_the_machine_are_refused(name: s
         check(f"coalesce({name}({ARGUMENTS.get(name, '')}), 1)")
 
 
+@pytest.mark.parametrize("call", ["system.builtin.rand()", "builtin . RAND(7)", "`system`.builtin.`Rand`()"])
+def test_a_qualified_name_hides_no_function_of_chance(call: str) -> None:
+    with pytest.raises(NonDeterministic, match=r"uses rand\(\), "):
+        check(f"coalesce({call}, 1)")
+
+
 @pytest.mark.parametrize("name", sorted(WITHOUT_PARENTHESES))
 def test_a_column_may_have_the_name_of_a_function_called_without_parentheses(name: str) -> None:
     assert check(f"`{name.upper()}` is null", [*COLUMNS, name]) == (name,)
