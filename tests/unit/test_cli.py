@@ -296,6 +296,20 @@ def test_check_says_what_is_wrong_and_where(file: Callable[[str], Path], line: s
     assert error["at"] == f"{path}:6"
 
 
+def test_a_pyspark_column_without_a_session_is_told_as_that(
+    file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    path = file(f"{NETWORK}from pyspark.sql import functions as F\nhot = readings.filter(F.col('celsius') > 2)\n")
+    result = clew("check", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"NetworkError: '{path}' makes a pyspark Column before a Spark session is started\n"
+        "  hint: write it as text, or start one above it: pyspark.sql.SparkSession.builder.getOrCreate()\n"
+        f"  at {path}:7\n"
+    )
+
+
 def test_check_shows_a_traceback_when_asked(file: Callable[[str], Path]) -> None:
     result = clew("check", file("x = 1 / 0"), "-v")
     assert "Traceback" in result.stderr
