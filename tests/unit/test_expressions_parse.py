@@ -186,6 +186,16 @@ def test_a_refusal_says_where_what_and_what_instead(sql: str, kind: type[ClewErr
     assert str(raised.value) == dedent(text).strip()
 
 
+def test_an_expression_that_is_nested_too_deeply_is_told_so() -> None:
+    with pytest.raises(SyntaxProblem) as raised:
+        check("(" * 300 + "ts" + ")" * 300 + " > 1")
+    assert str(raised.value).splitlines() == [
+        "box 'overheating.hot' (filter) uses an expression that is nested too deeply",
+        "  hint: compute a part of it in a .map(...) before",
+        "  at examples/overheating.py:14",
+    ]
+
+
 ARGUMENTS = {"randstr": "5", "shuffle": "ts", "uniform": "1, 2"}
 
 

@@ -67,8 +67,16 @@ def parse_expression(sql: str, *, what: str = "this is", at: str | None = None) 
             sql, offset, len(first.get("highlight") or ""), _plain(first.get("description", "")), what, at
         )
         raise problem from error
+    except RecursionError as error:
+        raise too_deep(what, at) from error
     _refuse_statements(sql, tree, tokens, what, at)
     return tree
+
+
+def too_deep(what: str, at: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(
+        f"{what} an expression that is nested too deeply", hint="compute a part of it in a .map(...) before", at=at
+    )
 
 
 def tokens_of(sql: str, *, what: str = "this is", at: str | None = None) -> list[Token]:
