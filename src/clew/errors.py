@@ -175,5 +175,5 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     >>> nearest("celcius", ["ts", "celsius"])
     "did you mean 'celsius'?"
     """
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.6)
     return f"did you mean '{found[0]}'?" if found else None

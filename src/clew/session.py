@@ -83,10 +83,17 @@ def open(
         )
     if lane not in LANES:
         raise NetworkError(f"no lane '{lane}'", details=[f"lanes: {', '.join(LANES)}"], hint=nearest(lane, LANES))
-    zone = normal_zone(time_zone)
+    zone = normal_zone(time_zone) if isinstance(time_zone, str) else None
     if zone is None:
-        raise StoreSettings(f"no time zone '{time_zone}'", hint="a name like 'Europe/Paris', or '+02:00'")
+        named = f"'{time_zone}'" if isinstance(time_zone, str) else shown(time_zone)
+        raise StoreSettings(f"no time zone {named}", hint="a name like 'Europe/Paris', or '+02:00'")
     if spark is not None:
+        if not hasattr(spark, "createDataFrame"):
+            raise NetworkError(
+                f"clew.open was given spark={shown(spark)}",
+                hint="a Spark session, or leave it out: one is started",
+                at=calling_spot().text,
+            )
         check_session(spark, zone)
     place = Path(path).absolute()  # Spark's processes need not be where this one is
     make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
@@ -181,7 +188,7 @@ class Engine:
 
     def feed_all(self, batches: Mapping[str, Any], *, id: str | None = None) -> Epoch:
         """Admit batches of several streams as one epoch; their tuples are merged by order."""
-        self._check_streams(batches)
+        self._check_given(batches, "feed_all")
         if id is not None and not isinstance(id, str):
             raise BatchError(f"an id is text, not {shown(id)}", hint=f"id={str(id)!r}")
         if (repeated := self._repeated(id)) is not None:
@@ -248,7 +255,7 @@ class Engine:
         each other until ctrl-C or `timeout_s`. (`trigger="available_now"` or `"5 seconds"` says the same.) A run that
         is started again with the same sources goes on where it was; `finish()` is not implied.
         """
-        self._check_streams(sources)
+        self._check_given(sources, "run")
         if not sources:
             raise BatchError("run was given no sources", details=[f"sources: {', '.join(self._plan.sources)}"])
         given = [t for t in (trigger, AVAILABLE_NOW if available_now else None, processing_time) if t is not None]
@@ -320,11 +327,17 @@ class Engine:
                 "the sources have ended: finish() was called", hint="feed a new store, or correct what is there"
             )
 
+    def _check_given(self, given: Any, what: str) -> None:
+        if not isinstance(given, Mapping):
+            raise BatchError(f"{what} needs a dict by stream, not {shown(given)}", hint=f"{what}({{'stream': ...}})")
+        self._check_streams(given)
+
     def _check_streams(self, names: Any) -> None:
         for name in names:
-            if name not in self._plan.sources:
+            if not isinstance(name, str) or name not in self._plan.sources:
+                named = f"'{name}'" if isinstance(name, str) else shown(name)
                 raise UnknownStream(
-                    f"network '{self.network.name}' has no source stream '{name}'",
+                    f"network '{self.network.name}' has no source stream {named}",
                     details=[f"sources: {', '.join(self._plan.sources)}"],
                     hint=nearest(name, self._plan.sources),
                 )
@@ -337,6 +350,8 @@ class Engine:
         `TooOld` if tuples that a source had then have aged out since.
         `tids=True` adds a column `tid`, which names each tuple.
         """
+        if as_of is not None and not _is_whole(as_of):
+            raise UnknownEpoch(f"an epoch is a whole number, not {shown(as_of)}")
         if as_of is not None and not 0 <= as_of <= self.last_epoch:
             raise UnknownEpoch(f"there is no epoch {as_of}", details=[f"the last is {self.last_epoch}"])
         if name not in self._store.state.streams and name in self._plan.stored:
@@ -399,8 +414,8 @@ class Engine:
 
     def progress(self, epochs: int = 10) -> Any:
         """What the newest epochs did, box by box, as a pandas frame."""
-        if epochs < 1:
-            raise UnknownEpoch(f"progress of {epochs} epochs was asked for", hint="1 or more; 200 are kept")
+        if not _is_whole(epochs) or epochs < 1:
+            raise UnknownEpoch(f"progress of {shown(epochs)} epochs was asked for", hint="1 or more; 200 are kept")
         from clew.engine.reading import progress_frame
 
         return progress_frame(self._store, epochs)
@@ -424,6 +439,10 @@ class Engine:
         with self._lock:
             self._deliveries.add(name or output, output, to, form)
             self._deliveries.deliver()
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 __all__ = ["Engine", "FarAheadWarning", "Run", "open"]

@@ -62,3 +62,17 @@ def test_every_error_is_one_of_ours_and_of_python() -> None:
         assert issubclass(kind, ValueError | TypeError | RuntimeError | LookupError | OSError), kind
         text = str(kind("what is wrong", details=["more: 1"], hint="do this", at="a.py:3"))
         assert text == "what is wrong\n  more: 1\n  hint: do this\n  at a.py:3"
+
+
+def test_windows_without_aggregates_say_what_they_want() -> None:
+    net = clew.Network("net")
+    s = net.stream("s", "ts LONG, x DOUBLE", order="ts", key="ts")
+    for waiting, box in (
+        (s.window(rows=2, name="w"), "'net.w' (window)"),
+        (s.resample(s, within=1, name="r"), "'net.r' (resample)"),
+    ):
+        with pytest.raises(AttributeError) as raised:
+            waiting.output("a")
+        assert str(raised.value) == f"box {box} has no aggregates yet: write .agg(...) before .output"
+        with pytest.raises(AttributeError, match=r"object has no attribute 'outputs'$"):
+            waiting.outputs  # noqa: B018

@@ -42,6 +42,20 @@ def test_what_a_network_cannot_hold_is_refused(spark: SparkSession) -> None:
         column_text(3)
 
 
+def test_a_wrapped_udf_is_told_to_be_registered(spark: SparkSession) -> None:
+    assert spark.getActiveSession() is not None
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    with pytest.raises(NetworkError) as raised:
+        column_text(f.udf(twice, "int", useArrow=False)(f.col("x")))
+    assert str(raised.value).splitlines() == [
+        "a pyspark Column calls the Python UDF 'twice', which has no name in SQL",
+        "  hint: register it, spark.udf.register('f', ...), and call it in text: 'f(x)'",
+    ]
+
+
 def columns() -> list[Column]:
     x, y, s, t = (f.col(name) for name in ("x", "y", "s", "t"))
     return [

@@ -54,6 +54,31 @@ def test_an_expression_of_no_type_is_named(spark: SparkSession, tmp_path: Path) 
         clew.open(tmp_path / "s", one_box("raise_error(x)", "STRING"), spark=spark)
 
 
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        (
+            f"x > {'9' * 44}",
+            "[DECIMAL_PRECISION_EXCEEDS_MAX_PRECISION] Decimal precision 44 exceeds max precision 38.",
+        ),
+        (
+            "x > timestamp'garbage'",
+            "[INVALID_TYPED_LITERAL] The value of the typed literal \"TIMESTAMP\" is invalid: 'garbage'.",
+        ),
+    ],
+)
+def test_what_spark_refuses_is_told_with_its_reason(spark: SparkSession, tmp_path: Path, sql: str, reason: str) -> None:
+    net = clew.Network("net")
+    net.stream("s", "t LONG, x DOUBLE", order="t", key="t").filter(sql).output("o")
+    with pytest.raises(TypeProblem) as raised:
+        clew.open(tmp_path / "s", net, spark=spark)
+    assert str(raised.value).splitlines()[:3] == [
+        f"box 'net.filter' (filter) has an expression that Spark refuses: '{sql}'",
+        f"  {reason}",
+        "  input: t BIGINT, x DOUBLE",
+    ]
+
+
 def test_spark_gets_every_type_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     """A time without a zone stays one, also where a clock skips it; a comment ends with its line."""
     net = clew.Network("types")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -344,4 +345,50 @@ def test_a_store_without_its_manifest_is_not_made_anew(root: Path) -> None:
     files = tree(root)
     with pytest.raises(StoreError, match=r"is a store that has lost its clew-store\.json"):
         Store.create(root, {"time_zone": "UTC"})
+    assert tree(root) == files
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_store_without_its_epoch_records_is_refused_untouched(root: Path, read_only: bool) -> None:
+    """All its files were swept, as those of a crash before the first commit are."""
+    with Store.create(root, durable=False) as store:
+        feed(store, 2)
+    for record in (root / "_epochs").iterdir():
+        record.unlink()
+    (root / "_lock").unlink()
+    files = tree(root)
+    with pytest.raises(StoreError) as raised:
+        Store.open(root, read_only=read_only)
+    assert str(raised.value).splitlines() == [
+        "the store has lost its epoch records",
+        f"  folder: {root / '_epochs'}",
+        "  streams whose Delta logs follow them: alarms, readings",
+        "  hint: restore _epochs from a backup; nothing was touched",
+    ]
+    (root / "_lock").unlink(missing_ok=True)
+    assert tree(root) == files
+
+
+def test_what_a_crash_before_the_first_commit_leaves_is_no_lost_store(root: Path) -> None:
+    with Store.create(root, durable=False) as store:
+        make_record(store)
+    with Store.open(root) as store:
+        assert (store.last_epoch, disk_files(store, "streams", "readings")) == (0, set())
+
+
+def test_a_store_without_the_folder_of_a_stream_is_refused_untouched(root: Path) -> None:
+    with Store.create(root, durable=False) as store:
+        feed(store, 2)
+        newest = store.path_of("alarms", store.files("alarms")[-1])
+    shutil.rmtree(newest.parent)
+    (root / "_lock").unlink()
+    files = tree(root)
+    with pytest.raises(StoreError) as raised:
+        Store.open(root)
+    assert str(raised.value).splitlines() == [
+        "the store has lost files of stream 'alarms'",
+        f"  not there: {newest}",
+        "  hint: restore its folder from a backup; nothing was touched",
+    ]
+    (root / "_lock").unlink()
     assert tree(root) == files

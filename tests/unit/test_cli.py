@@ -208,7 +208,7 @@ def test_late_without_a_name_tells_of_every_stream_and_box(tmp_path: Path) -> No
 
 def test_times_that_python_has_no_object_for_are_shown(tmp_path: Path) -> None:
     net = streams_of.Network("far")
-    far = net.stream("far", "ts TIMESTAMP, d DATE", order="ts", key="ts")
+    far = net.stream("far", "ts TIMESTAMP, d DATE", order="ts", key="ts", max_ahead="1 day")
     far.filter("d is not null").output("o")
     day = pa.array([10**7, 11_574_074], pa.int32()).cast(pa.date32())
     moment = pa.array([10**18, 10**12], pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -316,6 +316,20 @@ def test_check_says_what_is_wrong_and_where(file: Callable[[str], Path], line: s
     error = json.loads(as_json.stdout)["error"]
     assert text.startswith(f"{error['kind']}: ")
     assert error["at"] == f"{path}:6"
+
+
+def test_a_pyspark_column_without_a_session_is_told_as_that(
+    file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+    path = file(f"{NETWORK}from pyspark.sql import functions as F\nhot = readings.filter(F.col('celsius') > 2)\n")
+    result = clew("check", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"NetworkError: '{path}' makes a pyspark Column before a Spark session is started\n"
+        "  hint: write it as text, or start one above it: pyspark.sql.SparkSession.builder.getOrCreate()\n"
+        f"  at {path}:7\n"
+    )
 
 
 def test_check_shows_a_traceback_when_asked(file: Callable[[str], Path]) -> None:

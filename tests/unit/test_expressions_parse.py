@@ -186,6 +186,16 @@ def test_a_refusal_says_where_what_and_what_instead(sql: str, kind: type[ClewErr
     assert str(raised.value) == dedent(text).strip()
 
 
+def test_an_expression_that_is_nested_too_deeply_is_told_so() -> None:
+    with pytest.raises(SyntaxProblem) as raised:
+        check("(" * 300 + "ts" + ")" * 300 + " > 1")
+    assert str(raised.value).splitlines() == [
+        "box 'overheating.hot' (filter) uses an expression that is nested too deeply",
+        "  hint: compute a part of it in a .map(...) before",
+        "  at examples/overheating.py:14",
+    ]
+
+
 ARGUMENTS = {"randstr": "5", "shuffle": "ts", "uniform": "1, 2"}
 
 
@@ -193,6 +203,12 @@ ARGUMENTS = {"randstr": "5", "shuffle": "ts", "uniform": "1, 2"}
 def test_functions_of_the_clock_of_chance_and_of_the_machine_are_refused(name: str) -> None:
     with pytest.raises(NonDeterministic, match=f"uses {name}\\(\\), "):
         check(f"coalesce({name}({ARGUMENTS.get(name, '')}), 1)")
+
+
+@pytest.mark.parametrize("call", ["system.builtin.rand()", "builtin . RAND(7)", "`system`.builtin.`Rand`()"])
+def test_a_qualified_name_hides_no_function_of_chance(call: str) -> None:
+    with pytest.raises(NonDeterministic, match=r"uses rand\(\), "):
+        check(f"coalesce({call}, 1)")
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_PARENTHESES))

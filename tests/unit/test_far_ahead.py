@@ -65,6 +65,26 @@ def test_a_stream_that_replays_the_future_goes_on_day_by_day() -> None:
     assert orders(stream.feed((YEAR_2100 + 80_000, 1))) == [YEAR_2100 + 80_000]
 
 
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ", "DATE"])
+def test_the_first_time_of_a_stream_is_judged_by_the_clock_alone(kind: str) -> None:
+    """It was believed, and all others were late."""
+
+    def order(when: dt.datetime) -> Any:
+        return when.date() if kind == "DATE" else when.replace(tzinfo=dt.UTC if kind == "TIMESTAMP" else None)
+
+    wrong = order(dt.datetime(2100, 1, 1))
+    stream = Stream(source(f"ts {kind}, id INT"))
+    made = stream.feed((wrong, 1))
+    assert (orders(made), made.waiting, len(made.warnings)) == ([], 1, 1)
+    right = [order(NOW + dt.timedelta(days=days)) for days in (-400, 0)]
+    made = stream.feed(*[(when, 2) for when in right])
+    assert (orders(made), len(made.late), made.waiting) == (right, 0, 1)
+
+
+def test_a_first_number_is_believed() -> None:
+    assert orders(Stream(source()).feed((YEAR_2100, 1))) == [YEAR_2100]
+
+
 # --- other numbers ---
 
 

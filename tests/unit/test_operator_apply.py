@@ -117,6 +117,20 @@ def test_one_bad_row_among_many_is_found_by_halves() -> None:
     assert [why for _, _, why in whole.rejected] == ["ArrowInvalid: divide by zero"]
 
 
+def test_a_function_that_gives_fewer_rows_has_all_rows_of_the_call_rejected() -> None:
+    """It gave one row for each when it was tried with them one by one."""
+    rows = stream([1] * 6, list(range(6)))
+    whole = run(lambda rows: table([len(rows)]), "rows", rows)
+    assert len(whole.rows) == 0
+    assert [why for _, _, why in whole.rejected] == ["the function gives one row for each row, but gave 1 for 6"] * 6
+
+
+def test_a_function_that_leaves_out_a_row_has_that_row_rejected() -> None:
+    whole = run(lambda rows: table([y for y in rows["x"].to_pylist() if y != 3]), "rows", stream([1] * 6, [*range(6)]))
+    assert whole.stamped("y") == [(1, y) for y in (0, 1, 2, 4, 5)]
+    assert [why for _, _, why in whole.rejected] == ["the function gives one row for each row, but gave 0 for 1"]
+
+
 def test_positions_of_kept_rows_are_dense_and_their_idents_their_own() -> None:
     rows = stream([1, 1, 1], [1, 0, 2])
     whole = run(inverse, "rows", rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import json
 import re
 import threading
@@ -16,7 +17,16 @@ import pytest
 import clew
 from clew.archive.layout import MANIFEST
 from clew.engine.zones import normal_zone
-from clew.errors import BatchError, DeliveryFailed, Finished, StoreSettings
+from clew.errors import (
+    BatchError,
+    BoxFailed,
+    DeliveryFailed,
+    Finished,
+    NetworkError,
+    StoreSettings,
+    UnknownEpoch,
+    UnknownStream,
+)
 from clew.session import Engine
 
 
@@ -46,6 +56,59 @@ def test_an_id_that_is_no_text_is_refused(tmp_path: Path, id: Any) -> None:
         assert engine.last_epoch == 0
 
 
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda e: e.feed(None, []), UnknownStream, "network 'small' has no source stream None\n  sources: s"),
+        (lambda e: e.feed(5, []), UnknownStream, "network 'small' has no source stream 5\n  sources: s"),
+        (
+            lambda e: e.feed_all([]),
+            BatchError,
+            "feed_all needs a dict by stream, not []\n  hint: feed_all({'stream': ...})",
+        ),
+        (lambda e: e.run(None), BatchError, "run needs a dict by stream, not None\n  hint: run({'stream': ...})"),
+        (lambda e: e.read("o", as_of="1"), UnknownEpoch, "an epoch is a whole number, not '1'"),
+        (
+            lambda e: e.progress("1"),
+            UnknownEpoch,
+            "progress of '1' epochs was asked for\n  hint: 1 or more; 200 are kept",
+        ),
+    ],
+)
+def test_a_call_with_something_else_is_refused(tmp_path: Path, call: Any, kind: Any, text: str) -> None:
+    with opened(tmp_path) as engine:
+        with pytest.raises(kind) as refused:
+            call(engine)
+        assert str(refused.value) == text
+
+
+def test_a_store_is_not_opened_with_something_else(tmp_path: Path) -> None:
+    with pytest.raises(StoreSettings, match=r"^no time zone None\n"):
+        opened(tmp_path, time_zone=None)
+    with pytest.raises(NetworkError) as refused:
+        opened(tmp_path, spark=5)
+    assert str(refused.value).splitlines()[:2] == [
+        "clew.open was given spark=5",
+        "  hint: a Spark session, or leave it out: one is started",
+    ]
+    assert not any(tmp_path.iterdir())
+
+
+def test_too_many_windows_at_once_are_told_with_their_box(tmp_path: Path) -> None:
+    net = clew.Network("n")
+    s = net.stream("s", "t TIMESTAMP", order="t", key="t")
+    s.window(landmark="2020-01-01", slide="1 second", name="since").agg(n="count(*)").output("o")
+    with opened(tmp_path, net) as engine:
+        engine.feed("s", [{"t": "2020-01-01 00:00:00"}])
+        with pytest.raises(BoxFailed) as failed:
+            engine.feed("s", [{"t": "2024-01-01 00:00:00"}])
+    assert str(failed.value).splitlines()[:2] == [
+        "box 'n.since' (window) would emit 126,230,400 windows in one call: progress of 't' comes "
+        "from 2020-01-01 00:00:00+00:00 to 2024-01-01 00:00:00+00:00",
+        "  hint: a larger slide makes fewer; is one value far ahead, or a gap in the data?",
+    ]
+
+
 def test_a_script_that_fed_all_and_finished_can_be_run_again(tmp_path: Path) -> None:
     for again in (False, True):
         with opened(tmp_path) as engine:
@@ -57,6 +120,18 @@ def test_a_script_that_fed_all_and_finished_can_be_run_again(tmp_path: Path) -> 
                 engine.feed("s", [{"t": 2, "g": "a"}], id="second")
             with pytest.raises(Finished):
                 engine.advance("s", 5)
+
+
+def test_a_forgotten_engine_lets_its_store_go(tmp_path: Path) -> None:
+    def forget() -> None:
+        opened(tmp_path).feed("s", [{"t": 1, "g": "a"}])
+        gc.collect()
+
+    with pytest.warns(ResourceWarning) as warned:
+        forget()
+    assert f"store '{tmp_path / 'store'}' was not closed" in [str(w.message) for w in warned]
+    with opened(tmp_path) as again:
+        assert again.last_epoch == 1
 
 
 # --- threads and receivers ---

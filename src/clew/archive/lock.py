@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+import warnings
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,10 @@ class StoreLock:
     process wrote there is harmless.
     """
 
+    _descriptor = -1
+
     def __init__(self, path: Path) -> None:
+        self._root = path.parent
         with writing("the store's lock", path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -32,6 +36,7 @@ class StoreLock:
                 self._take(path.parent)
         except BaseException:
             os.close(self._descriptor)
+            self._descriptor = -1
             raise
         _held.add(self)
 
@@ -49,6 +54,12 @@ class StoreLock:
             os.close(self._descriptor)
             self._descriptor = -1
             _held.discard(self)
+
+    def __del__(self) -> None:
+        """A store that nobody holds any more is let go, as an open file is closed."""
+        if self._descriptor >= 0:
+            self.release()
+            warnings.warn(f"store '{self._root}' was not closed", ResourceWarning, stacklevel=1, source=self)
 
 
 _held: weakref.WeakSet[StoreLock] = weakref.WeakSet()

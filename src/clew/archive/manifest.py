@@ -93,7 +93,7 @@ def check_free(root: Path) -> None:
         raise NotAStore(f"'{root}' is a file, not a folder")
     if (root / MANIFEST).exists():
         raise StoreError(f"'{root}' is a store already", hint="open it")
-    if any((root / "_epochs").glob("*.json")):
+    if any((root / "_epochs").glob("*.json")) or followed_streams(Layout(root)):
         raise StoreError(
             f"'{root}' is a store that has lost its {MANIFEST}",
             details=["it holds epochs, but not the settings that they were made under"],
@@ -106,6 +106,11 @@ def check_free(root: Path) -> None:
             details=[f"found: {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}"],
             hint="give a new or empty folder",
         )
+
+
+def followed_streams(layout: Layout) -> list[str]:
+    """The folders of streams that have a Delta log, which follows the commit of an epoch."""
+    return sorted({path.parent.parent.name for path in layout.root.glob("streams/*/_delta_log/*.json")})
 
 
 def clew_version() -> str:

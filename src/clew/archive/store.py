@@ -30,7 +30,14 @@ from clew.archive.disk import sync_all, sync_folder, writing
 from clew.archive.journal import Journal
 from clew.archive.layout import KINDS, Kind, Layout
 from clew.archive.lock import StoreLock
-from clew.archive.manifest import check_free, check_settings, read_manifest, upgrade, write_manifest
+from clew.archive.manifest import (
+    check_free,
+    check_settings,
+    followed_streams,
+    read_manifest,
+    upgrade,
+    write_manifest,
+)
 from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
 from clew.archive.state import Folder
 from clew.errors import Fenced, StoreError, StoreFull, TooOld
@@ -103,10 +110,14 @@ class Store:
         check_settings(layout.root, manifest["settings"], settings or {})
         journal = Journal(layout, durable=durable, fold_every=fold_every)
         if read_only:
-            return Store(layout, manifest, None, journal, grace_s)
+            reader = Store(layout, manifest, None, journal, grace_s)
+            reader._check_records()
+            return reader
         lock = StoreLock(layout.lock)
         try:
             store = Store(layout, upgrade(layout, manifest), lock, journal, grace_s)
+            store._check_records()
+            store._check_folders()
             store._sweep()
             store._follow_all()
             return store
@@ -424,6 +435,33 @@ class Store:
         for name in self.state.streams:
             with self._late(name):
                 self._logs[name] = self._open_log(name)
+
+    def _check_records(self) -> None:
+        """Refuse a store whose epoch records are all gone: what they named would be swept as a crash's."""
+        if self.state.epoch or not (followed := followed_streams(self.layout)):
+            return
+        if any(self.layout.epochs.glob("*.json")):  # a reader was opened before the first epoch, and it came
+            return
+        raise StoreError(
+            "the store has lost its epoch records",
+            details=[
+                f"folder: {self.layout.epochs}",
+                f"streams whose Delta logs follow them: {', '.join(followed)}",
+            ],
+            hint=f"restore {self.layout.epochs.name} from a backup; nothing was touched",
+        )
+
+    def _check_folders(self) -> None:
+        """Refuse a store in which the newest bucket of a stream or table is gone, and with it most often its folder."""
+        for kind in KINDS:
+            for name, folder in self.state.folders(kind).items():
+                newest = next(reversed(folder.files), None)
+                if newest is not None and not self.path_of(name, newest, kind=kind).exists():
+                    raise StoreError(
+                        f"the store has lost files of {kind[:-1]} '{name}'",
+                        details=[f"not there: {self.path_of(name, newest, kind=kind)}"],
+                        hint="restore its folder from a backup; nothing was touched",
+                    )
 
     def _sweep(self) -> None:
         retention.sweep(self.layout, self.state)

@@ -53,6 +53,12 @@ def _networks(file: Path) -> list[Network]:
         except ClewError:
             raise
         except Exception as error:
+            if _lacks_session(error):
+                raise NetworkError(
+                    f"'{file}' makes a pyspark Column before a Spark session is started",
+                    hint="write it as text, or start one above it: pyspark.sql.SparkSession.builder.getOrCreate()",
+                    at=_line_in(file, error),
+                ) from error
             raise NetworkError(
                 f"'{file}' cannot be run",
                 details=[f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"],
@@ -97,6 +103,14 @@ def _stores_shut(opened: list[Network]) -> Iterator[None]:
             vars(clew)["open"] = before
         else:
             del vars(clew)["open"]
+
+
+def _lacks_session(error: Exception) -> bool:
+    """Whether pyspark refuses for want of a session; of its functions some only assert that there is one."""
+    raised_in = Path(traceback.extract_tb(error.__traceback__)[-1].filename).parts
+    if "pyspark" not in raised_in:
+        return False
+    return isinstance(error, AssertionError) or "SESSION" in str(getattr(error, "getCondition", str)())
 
 
 def _line_in(file: Path, error: Exception) -> str | None:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from clew.archive.record import FileEntry
 from clew.archive.store import Store
 from clew.engine.pieces import Batch
-from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled, rule
+from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled, placed, rule
+from clew.errors import BoxFailed
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, column_at, is_orderable
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
@@ -162,7 +163,10 @@ class _Run(Generic[Flow]):
         state = self.states.kernels.get(step.name) or step.kernel.empty()
         wanted = zip(step.inputs, step.kernel.progress_on, strict=True)
         progress = [Steps.none() if c is None else self.progress(name, c) for name, c in wanted]
-        made = self.lane.kernel(step, state, flows, progress)
+        try:
+            made = self.lane.kernel(step, state, flows, progress)
+        except BoxFailed as error:
+            raise placed(error, self.plan.network.box(step.box), self.plan.network.name) from error
         self.result.flows[step.name] = made.flow
         self.result.named[step.name] = made.named
         self.kernel_states[step.name] = made.state

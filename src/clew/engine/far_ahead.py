@@ -50,7 +50,9 @@ class Stand:
         if self.source.max_ahead is not None:
             far: Bools = gap > span_of(self.source.max_ahead, self._kind, "max_ahead")
         elif self._counts_time:
-            far = (gap > span_of(DAY, self._kind, "max_ahead")) & (order > self._tomorrow())
+            far = gap > span_of(DAY, self._kind, "max_ahead")
+            far[0] |= self.reached is None  # nothing to compare the first one with but the clock
+            far &= order > self._tomorrow()
         else:
             wide = gap > min(LEAST, DAY.total_seconds()) * self._unit
             far = wide.copy()

@@ -19,6 +19,7 @@ import pyarrow as pa
 from clew.errors import BatchError, ClewError, NetworkError, TypeProblem, WindowError
 from clew.expressions.aggregates import AggregateCall, AggregatePlan, in_users_words, split_aggregates, users_columns
 from clew.expressions.compile import Compiled, Evaluated, compile_expression, is_monotone_in
+from clew.expressions.parse import too_deep
 from clew.model.axis import is_orderable, span_of
 from clew.model.rows import Bools, Rows
 from clew.model.types import type_name
@@ -240,7 +241,9 @@ class _Builder:
         try:
             getattr(self, f"_{box.kind}")(box)
         except ClewError as error:
-            raise _placed(error, box, self.network.name) from error
+            raise placed(error, box, self.network.name) from error
+        except RecursionError as error:
+            raise placed(too_deep("has"), box, self.network.name) from error
 
     def _end(self, step: Step) -> None:
         self.steps[step.name] = step
@@ -421,7 +424,7 @@ def _flat(schema: pa.Schema, columns: Sequence[str], verb: str) -> None:
             raise TypeProblem(f"{verb} '{column}', which is {type_name(schema.field(column).type).upper()}")
 
 
-def _placed(error: ClewError, box: Box, network: str) -> ClewError:
+def placed(error: ClewError, box: Box, network: str) -> ClewError:
     """The error with the box's name, kind and line, unless it has them."""
     if error.message.startswith("box "):
         return error

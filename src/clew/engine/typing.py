@@ -25,7 +25,7 @@ class SparkTyper:
         self._session = session
 
     def __call__(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
-        from pyspark.errors import AnalysisException, ParseException
+        from pyspark.errors import PySparkException
 
         try:
             empty = self._session().createDataFrame([], spark_schema(schema))
@@ -40,11 +40,10 @@ class SparkTyper:
         for name, sql in columns:
             try:
                 found = empty.selectExpr(f"{sql}\nAS `{name}`").schema.fields[0].dataType.simpleString()
-            except (AnalysisException, ParseException) as error:
-                text = str(error).split(" SQLSTATE")[0].splitlines()[0]
+            except PySparkException as error:
                 raise TypeProblem(
                     f"has an expression that Spark refuses: '{sql}'",
-                    details=[text, f"input: {schema_text(schema)}"],
+                    details=[first_line(error), f"input: {schema_text(schema)}"],
                     at=box.at or None,
                 ) from error
             try:

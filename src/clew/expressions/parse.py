@@ -67,8 +67,16 @@ def parse_expression(sql: str, *, what: str = "this is", at: str | None = None) 
             sql, offset, len(first.get("highlight") or ""), _plain(first.get("description", "")), what, at
         )
         raise problem from error
+    except RecursionError as error:
+        raise too_deep(what, at) from error
     _refuse_statements(sql, tree, tokens, what, at)
     return tree
+
+
+def too_deep(what: str, at: str | None = None) -> SyntaxProblem:
+    return SyntaxProblem(
+        f"{what} an expression that is nested too deeply", hint="compute a part of it in a .map(...) before", at=at
+    )
 
 
 def tokens_of(sql: str, *, what: str = "this is", at: str | None = None) -> list[Token]:
@@ -118,12 +126,12 @@ def qualified_columns_of(expr: exp.Expr) -> list[tuple[str | None, str]]:
 _LIKES = ("LIKE", "ILIKE", "RLIKE")
 
 
-def calls_of(tokens: Sequence[Token]) -> Iterator[Call]:
-    """The function calls among the tokens, in order of their names; nested ones too."""
+def calls_of(tokens: Sequence[Token], *, qualified: bool = False) -> Iterator[Call]:
+    """The function calls among the tokens, in order of their names; nested ones too, `qualified`: and `a.b.name()`."""
     for i, token in enumerate(tokens[:-1]):
         if tokens[i + 1].token_type.name != "L_PAREN" or token.token_type.name in ("STRING", "L_PAREN"):
             continue
-        if i and tokens[i - 1].token_type.name == "DOT":
+        if i and tokens[i - 1].token_type.name == "DOT" and not qualified:
             continue
         if i and tokens[i - 1].token_type.name in _LIKES and token.text.lower() in ("any", "some", "all"):
             continue  # x LIKE ANY ('a', 'b')
@@ -178,7 +186,7 @@ def _refuse_non_deterministic(
     def refuse(text: str, hint: str) -> NonDeterministic:
         return NonDeterministic(f"{what} {text}, whose value is not one of its arguments", hint=hint, at=at)
 
-    for call in calls_of(tokens):
+    for call in calls_of(tokens, qualified=True):
         if call.name in NON_DETERMINISTIC:
             raise refuse(f"{call.name}()", NON_DETERMINISTIC[call.name])
         if call.name == "unix_timestamp" and not call.inner:

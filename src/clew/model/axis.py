@@ -86,16 +86,29 @@ def span_sign(span: Span, what: str) -> int:
     >>> span_sign("0 seconds", "slide"), span_sign(2.5, "slide")
     (0, 1)
     """
-    size: Fraction | int | float | Decimal
-    if isinstance(span, str):
-        size = _parse_duration(span, what)
-    elif isinstance(span, dt.timedelta):
-        size = span // dt.timedelta(microseconds=1)
-    elif _is_finite(span):
-        size = span
-    else:
-        raise WindowError(f"{what}={span!r} is no span", hint="a finite number, or a duration like '5 minutes'")
+    size = _size(span, what)
     return (size > 0) - (size < 0)
+
+
+def exceeds(low: Span, high: Span) -> bool:
+    """Whether a span lies behind another on every axis; a number and a duration cannot be compared without one.
+
+    >>> exceeds(2, 1), exceeds("1 minute", "90 seconds"), exceeds(2, "1 second")
+    (True, False, False)
+    """
+    same = isinstance(low, str | dt.timedelta) == isinstance(high, str | dt.timedelta)
+    return same and _size(low, "low") > _size(high, "high")
+
+
+def _size(span: Span, what: str) -> Fraction | int | float | Decimal:
+    """A number as it is, a duration in microseconds."""
+    if isinstance(span, str):
+        return _parse_duration(span, what)
+    if isinstance(span, dt.timedelta):
+        return Fraction(span // dt.timedelta(microseconds=1))
+    if _is_finite(span):
+        return span
+    raise WindowError(f"{what}={span!r} is no span", hint="a finite number, or a duration like '5 minutes'")
 
 
 def opposite(span: Span) -> Span:

@@ -64,6 +64,11 @@ def _text(node: Any) -> str:
             return f"({node.expression()})"
         case "UnresolvedStar" if not node.unparsedTarget().isDefined():
             return "*"
+        case "ExpressionColumnNode" if str(node.expression().getClass().getSimpleName()) == "PythonUDF":
+            raise NetworkError(
+                f"a pyspark Column calls the Python UDF '{node.expression().name()}', which has no name in SQL",
+                hint="register it, spark.udf.register('f', ...), and call it in text: 'f(x)'",
+            )
         case kind:
             raise NetworkError(
                 f"a pyspark Column with {kind} in it cannot stand in a network",

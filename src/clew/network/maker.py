@@ -19,10 +19,10 @@ from clew.errors import (
 )
 from clew.expressions.aggregates import UserFunction, split_aggregates
 from clew.expressions.parse import check_expression, parse_expression, split_alias
-from clew.model.axis import Span, opposite, span_sign
+from clew.model.axis import Span, exceeds, opposite, span_sign
 from clew.network.boxes import Aggregation, Box
 from clew.network.columns import column_text, each_of
-from clew.network.naming import calling_spot, shown
+from clew.network.naming import calling_spot, check_length, shown
 
 if TYPE_CHECKING:
     from clew.network.stream import Stream
@@ -42,6 +42,8 @@ class Maker:
             raise NetworkError(
                 f"{self.what} has name={shown(name)}", hint="the name of a box is text, and not empty", at=self.at
             )
+
+        check_length(name, "a box", self.at)
 
     def add(
         self, box: Box, columns: Sequence[str], order: str | None, inputs: Sequence[Stream] | None = None
@@ -177,6 +179,8 @@ class Maker:
         for span in within if pair else (within,):
             self.sign(span, "within")
         low, high = within if pair else (opposite(within), within)
+        if exceeds(low, high):
+            raise NetworkError(f"{self.what} joins within ({low!r}, {high!r}), which holds nothing", at=self.at)
         return low, high
 
 

@@ -12,6 +12,9 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 
+from clew.errors import NetworkError
+
+LONGEST_NAME = 200  # file systems take 255 bytes
 PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
@@ -53,6 +56,16 @@ def shown(value: object) -> str:
     """What the user gave, as an error shows it: on one line, and not too long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def check_length(name: str | None, what: str, at: str) -> None:
+    """A name is that of a folder, too, where all but letters, digits and signs of ASCII is spelt out."""
+    if name is not None and sum(1 if c.isascii() else len(f"~{ord(c):x}") + 1 for c in name) > LONGEST_NAME:
+        raise NetworkError(
+            f"'{name[:40]}...' is too long to name {what}",
+            hint=f"{LONGEST_NAME} letters at most; one that is not of ASCII counts more",
+            at=at,
+        )
 
 
 def _place(frame: FrameType) -> _Place | None:

@@ -23,7 +23,7 @@ from clew.model.schema import parse_schema
 from clew.model.types import type_name
 from clew.network import drawing
 from clew.network.boxes import Box, Source
-from clew.network.naming import Spot, calling_spot, shown
+from clew.network.naming import Spot, calling_spot, check_length, shown
 from clew.network.stream import Stream
 
 
@@ -203,6 +203,7 @@ class _Written:
 def _check_name(name: object, at: str) -> None:
     """A stream's name is that of a folder, too."""
     if isinstance(name, str) and name[:1].isalpha() and re.sub(r"[-_.]", "", name).isalnum():
+        check_length(name, "a stream", at)
         return
     shown_name = f"'{name}'" if isinstance(name, str) else shown(name)
     raise NetworkError(

@@ -223,6 +223,14 @@ class Stream:
                 hint=f"given: {given or 'none'}",
                 at=new.at,
             )
+        if rows is not None and on is not None:
+            hint = "a window of rows goes by their places; span=... goes by a column"
+            raise WindowError(f"{new.what} has on={shown(on)} with rows=...", hint=hint, at=new.at)
+        if latch is not None and slide is not None:
+            hint = "latch=s emits every s"
+            raise WindowError(f"{new.what} has slide={shown(slide)} with latch=...", hint=hint, at=new.at)
+        if span is None and anchor != "clock":
+            raise WindowError(f"{new.what} has anchor={shown(anchor)} without span=...", at=new.at)
         groups = new.columns(by, "groups by")
         if len(set(groups)) != len(groups):
             raise DuplicateName(f"{new.what} groups by a column twice: {', '.join(groups)}", at=new.at)
@@ -315,7 +323,18 @@ class Stream:
         return self
 
 
-class Windowed:
+class _Waiting:
+    """What becomes a stream by `.agg(...)`."""
+
+    _new: Maker
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(Stream, name):
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        raise AttributeError(f"{self._new.what} has no aggregates yet: write .agg(...) before .{name}")
+
+
+class Windowed(_Waiting):
     """Windows that wait for their aggregates."""
 
     def __init__(self, new: Maker, window: WindowKind, by: tuple[str, ...]) -> None:
@@ -333,7 +352,7 @@ class Windowed:
         return self._new.add(box, columns, order)
 
 
-class Resampled:
+class Resampled(_Waiting):
     """A resampling that waits for its aggregates."""
 
     def __init__(

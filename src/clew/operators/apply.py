@@ -21,6 +21,10 @@ from clew.operators.replay import Change, History, Reach, Reaches, first_change,
 ROW, FROM = "_row", "_from"
 
 
+class _OtherCount(TypeProblem):
+    """Another number of rows than a function was given."""
+
+
 @dataclass(frozen=True)
 class _Made:
     """What one step gave: output columns, and per row of them numbers of input rows (`first` -1: the first ever)."""
@@ -37,7 +41,7 @@ class ApplyKernel(Kernel):
     `"rows"`: `function(rows) -> table`, one output row for each input row, in order, each a function of its
     own row alone. How many rows a call gets is not promised. Origin: the row; ident: the row's. If a call
     raises, or gives another number of rows or other columns, its rows are tried in halves until the rows at
-    fault stand alone.
+    fault stand alone. If it gives another number of rows and none is at fault alone, all rows of the call are.
 
     `"stateful"`: `function(state, rows) -> (state, out)`, called once with all rows of each step. `state`
     is an Arrow table, None at first; everything remembered must be in it. `out` has a further whole-number
@@ -98,17 +102,8 @@ class ApplyKernel(Kernel):
 
     def _one_to_one(self, state: State, rows: Rows) -> Emission:
         done, reasons = [self.schema.empty_table()], dict[int, str]()
-        todo = [(0, len(rows))] if len(rows) else []
-        while todo:
-            start, stop = todo.pop()
-            try:
-                done.append(self._fitted(self.function(rows.table.slice(start, stop - start)), stop - start))
-            except Exception as error:
-                if stop - start == 1:
-                    reasons[start] = _text(error)
-                else:
-                    half = (start + stop) // 2
-                    todo += [(half, stop), (start, half)]
+        if len(rows):
+            done += self._tried(rows.table, 0, len(rows), reasons)[0]
         keep = np.ones(len(rows), np.bool_)
         keep[list(reasons)] = False
         stamp, pos = rows.stamp[keep], rows.pos[keep]
@@ -116,6 +111,21 @@ class ApplyKernel(Kernel):
         origin = Origin(stamp, pos, stamp, pos, np.zeros(len(stamp), np.int64))
         refused = (Refused(rows.filter(~keep), tuple(reasons[i] for i in sorted(reasons))),) if reasons else ()
         return Emission(out, (pa.array(out.pos),), origin, state, rejected=refused)
+
+    def _tried(self, table: pa.Table, start: int, stop: int, reasons: dict[int, str]) -> tuple[list[pa.Table], bool]:
+        """What is made of some rows, and whether one of them is at fault by itself; `reasons` takes why, by row."""
+        try:
+            return [self._fitted(self.function(table.slice(start, stop - start)), stop - start)], False
+        except Exception as error:
+            if stop - start == 1:
+                reasons[start] = _text(error)
+                return [], True
+            half = (start + stop) // 2
+            left, right = (self._tried(table, *part, reasons) for part in ((start, half), (half, stop)))
+            if isinstance(error, _OtherCount) and not (left[1] or right[1]):
+                reasons.update(dict.fromkeys(range(start, stop), _text(error)))
+                return [], False
+            return left[0] + right[0], left[1] or right[1]
 
     def _by_step(self, state: State, rows: Rows) -> Emission:
         kept = state["user"].to_pylist()[0]
@@ -163,7 +173,7 @@ class ApplyKernel(Kernel):
         if not isinstance(out, pa.Table):
             raise TypeProblem(f"the function gives an Arrow table, not {_kind(out)}")
         if count is not None and len(out) != count:
-            raise TypeProblem(f"the function gives one row for each row, but gave {len(out)} for {count}")
+            raise _OtherCount(f"the function gives one row for each row, but gave {len(out)} for {count}")
         found = [name for name in out.column_names if self.how != "stateful" or name not in (ROW, FROM)]
         if sorted(found) != sorted(self.schema.names):
             raise TypeProblem(f"the function gives columns {', '.join(self.schema.names)}, but gave {', '.join(found)}")

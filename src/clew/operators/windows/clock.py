@@ -200,7 +200,7 @@ class ClockKernel(WindowKernel):
         counts = np.maximum(last - opened + 1, 0)
         if int(counts.sum()) > MOST_WINDOWS:
             raise BoxFailed(
-                f"{int(counts.sum())} windows would open in one call",
+                f"would open {int(counts.sum()):,} windows in one call",
                 hint=f"the slide is far below the span or the gaps between values of '{self.column}'",
             )
         number, lo = spread(opened, counts)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from clew.errors import BoxFailed, WindowError
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Axis, Number, axis_end, is_float_axis, value_on_axis
+from clew.model.axis import Axis, Number, axis_end, from_axis, is_float_axis, value_on_axis
 from clew.model.groups import group_codes, group_hash, sort_by
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
@@ -78,7 +78,7 @@ class PrefixKernel(WindowKernel):
             self.grid = Grid(every, first, False)
         else:
             kind = schema.field(window.on).type
-            self.floats, self.end = is_float_axis(kind), axis_end(kind)
+            self.kind, self.floats, self.end = kind, is_float_axis(kind), axis_end(kind)
             every_ = positive_span(window.every, kind, "every")
             self.grid = Grid(every_, _start_of(start, kind) if self.landmark else 0, self.floats)
         super().__init__(by, calls, schema, window.on)
@@ -236,10 +236,12 @@ class PrefixKernel(WindowKernel):
         if finished:
             counts[last & (first > stop)] = 1
         if int(counts.sum()) > MOST_WINDOWS:
+            assert reached is not None
+            came = "" if steps.start is None else f" from {from_axis(steps.start, self.kind)}"
             raise BoxFailed(
-                f"progress of '{self.on}' jumps from {steps.start} to {reached}: "
-                f"{int(counts.sum())} windows in one call",
-                hint="is one value far in the future? `max_ahead` of the source holds such rows back",
+                f"would emit {int(counts.sum()):,} windows in one call: "
+                f"progress of '{self.on}' comes{came} to {from_axis(reached, self.kind)}",
+                hint="a larger slide makes fewer; is one value far ahead, or a gap in the data?",
             )
         number, node = spread(begin, counts)
         return node, number
