@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,14 +111,22 @@ def test_a_refused_session_is_left_as_it_was(brought: SparkSession) -> None:
     assert brought.conf.get("spark.sql.adaptive.enabled") == "true"
 
 
-def test_ctrl_c_waits_until_spark_has_started() -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_ctrl_c_waits_until_spark_has_started(elsewhere: bool) -> None:
     """In the middle of it, it left a JVM behind that nobody ended."""
     before, reached = signal.getsignal(signal.SIGINT), []
 
+    def interrupt() -> None:
+        """As the system may choose to: this thread gets the signal, or another one, for Python's main thread."""
+        if elsewhere:
+            signal.getsignal(signal.SIGINT)(signal.SIGINT, None)
+        else:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.signal(signal.SIGINT, lambda *_: None)  # as Spark sets a handler of its own
+
     def start() -> None:
         with uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            signal.signal(signal.SIGINT, lambda *_: None)  # as Spark sets a handler of its own
+            interrupt()
             reached.append("the end")
         reached.append("behind it")
 

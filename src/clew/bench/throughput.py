@@ -89,7 +89,7 @@ def _sink(frame: DataFrame, place: Path) -> StreamingQuery:
 def run(quick: bool, progress: Progress) -> Samples:
     # All sizes are above `session.SPARK_ROWS`: a slope between epochs that run differently would say nothing.
     sizes, files = ((250_000, 1_000_000), 2) if quick else ((1_000_000, 4_000_000), 4)
-    rounds = 1 if quick else 25
+    rounds = 1 if quick else 15
     spark = local_session()
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.conf.set(

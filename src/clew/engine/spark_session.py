@@ -140,13 +140,16 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # others get no signals
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))  # what another thread has got
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # what has come is raised here
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # what this one has got is raised here
+    if asked:
+        raise KeyboardInterrupt
 
 
 def default_memory() -> str:
