@@ -162,18 +162,18 @@ def _rebuild(
                 ],
                 hint="use a new store for the new network",
             )
-    number = store.state.epoch + 1
-    record = EpochRecord(number, stamp=store.state.stamp, network=network_facts(plan, store.state))
+    record = store.begin()
+    record.network = network_facts(plan, store.state)
     try:
         states, _ = _replay(plan, store, lane, Start(), _CatchUp(plan, store, record, new, behind))
         tables, meta = checkpoint_tables(plan, states)
         meta |= checkpoint_meta(record, {n: s.progress for n, s in streams.items()})
-        record.checkpoint = store.write_checkpoint(number, tables, meta)
+        record.checkpoint = store.write_checkpoint(record.epoch, tables, meta)
     except BaseException:
         store.discard(record)
         raise
     store.commit(record)
-    return Memory(number, streams, states, 0, 0, finished)
+    return Memory(record.epoch, streams, states, 0, 0, finished)
 
 
 def _stream_state(store: Store, source: Source) -> StreamState:

@@ -122,7 +122,8 @@ class Runtime:
             for name in admitted.admissions
         }
         result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
-        record = EpochRecord(number, stamp=admitted.last_stamp, id=arrival.id, query=arrival.query)
+        record = self.store.begin(id=arrival.id, query=arrival.query)
+        record.stamp = admitted.last_stamp
         try:
             for name, written in archived.items():
                 record.folder("streams", name).add += written()
