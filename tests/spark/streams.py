@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ import clew
 
 ARROW = pa.schema([("ts", pa.int64()), ("g", pa.string()), ("x", pa.float64())])
 Row = dict[str, Any]
+# what Spark's daemon of workers says, now and then, when its JVM is gone before it
+DAEMON = re.compile(
+    r"Traceback \(most recent call last\):\n(  File \".*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n"
+)
 
 
 def network(**options: Any) -> clew.Network:

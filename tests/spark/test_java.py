@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.spark.streams import DAEMON
 
 PROGRAM = """
 from pyspark.errors import ArithmeticException
@@ -30,11 +30,6 @@ except ArithmeticException:
 print(sum(row.id for row in spark.range(100).mapInArrow(twice, "id long").collect()))
 spark.stop()
 """
-
-# what Spark's daemon of workers says, now and then, when its JVM is gone before it
-DAEMON = re.compile(
-    r"Traceback \(most recent call last\):\n(  File \".*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n"
-)
 
 
 @pytest.fixture
