@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clew.archive.disk import writing
+from clew.archive.disk import write_over, writing
 from clew.archive.store import Store
 from clew.errors import SourceFailed
 
@@ -54,9 +53,7 @@ class Position:
         if known != sources:
             with writing("where a run goes on", self._record):
                 self.place.mkdir(parents=True, exist_ok=True)
-                fresh = self._record.with_suffix(".new")
-                fresh.write_text(json.dumps(sources))
-                os.replace(fresh, self._record)  # noqa: PTH105
+                write_over(self._record, json.dumps(sources).encode(), durable=False)
 
     @property
     def _record(self) -> Path:
