@@ -13,12 +13,13 @@ from tests.unit.kernels import stamps
 
 from clew.model.axis import axis_end, axis_of
 from clew.model.groups import group_hash, sort_by
+from clew.model.places import among
 from clew.model.rows import NEVER, Rows, mix
 from clew.model.steps import Steps
 from clew.operators.band import within_end
 from clew.operators.base import Emission, Kernel, State, positions
 from clew.operators.progress import between
-from clew.operators.replay import Change, History, among
+from clew.operators.replay import Change, History
 
 Told = tuple[int, int, int, tuple[int, ...], str, int]  # stamp, pos, ident, origin, values, group
 Row = dict[str, Any]

@@ -49,15 +49,16 @@ class Ran:
         names = columns or self.rows.table.column_names
         return list(zip(self.rows.stamp.tolist(), *(self.rows.table.column(n).to_pylist() for n in names), strict=True))
 
-    def origins(self) -> list[tuple[int, ...]]:
-        return [tuple(int(x) for x in o) for o in zip(*self.origin.arrays(), strict=True)]
+    def origins(self, floor: bool = False) -> list[tuple[int, ...]]:
+        """First and last place and tag of each row, and the floor if asked for."""
+        return [tuple(o) for o in zip(*(a.tolist() for a in self.origin.arrays()[: 5 + floor]), strict=True)]
 
     def told(self) -> tuple[object, ...]:
         """Everything that no cut may change, in a form that `==` compares: NaN as text."""
         rows = self.rows
         return (
             [repr(v) for v in rows.table.to_pylist()], rows.stamp.tolist(), rows.pos.tolist(), rows.ident.tolist(),
-            self.origins(), self.late, self.rejected,
+            self.origins(floor=True), self.late, self.rejected,
         )  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def check(window: WindowKind, by: tuple[str, ...], calls: Any, rows: Rows, steps
     whole = run_cut(kernel, [rows], [steps])
     expected, late = reference(window, by, rows.table.schema, listed(rows), told_steps(steps))
     names = [*by, *(c.out for c in calls)]
-    got = [(*row, *origin) for row, origin in zip(whole.stamped(*names), whole.origins(), strict=True)]
+    got = [(*row, *origin) for row, origin in zip(whole.stamped(*names), whole.origins(floor=True), strict=True)]
     assert list(map(repr, got)) == [repr(e.told(calls)) for e in expected]
     assert [(stamp, pos) for _, stamp, pos, _ in whole.late] == late
     assert len(set(whole.rows.ident.tolist())) == len(whole.rows)

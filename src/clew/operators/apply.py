@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from clew.errors import SchemaError, TypeProblem
-from clew.model.rows import NEVER, Ints, Rows, mix_pair
+from clew.model.places import Places
+from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.lineage import Asked, Known, Links, Picked, between
 from clew.operators.replay import Change, History, Reach, Reaches, first_change, steps_of
 
 ROW, FROM = "_row", "_from"
@@ -72,6 +74,7 @@ class ApplyKernel(Kernel):
         self.keys = ((),)
         self.progress_on = (None,)
         self.state_keys: Mapping[str, tuple[str, ...]] = {} if how == "rows" else {"user": ()}
+        self.remakes = how == "rows"
 
     def empty(self) -> State:
         return {} if self.how == "rows" else {"user": _state_table(None, -1, -1)}
@@ -81,6 +84,26 @@ class ApplyKernel(Kernel):
         if self.how == "rows":
             return self._one_to_one(state, inputs[0])
         return self._by_step(state, inputs[0])
+
+    def asks(self) -> tuple[Asked | None, ...]:
+        return (None,) if self.how == "rows" else (Asked(),)
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+        """`"rows"`: the row; else all rows from the first to the last."""
+        if self.how == "rows":
+            return super().links(origin, known)
+        owner, row = between(self.spans(0, origin), np.zeros(len(origin), np.int64), known[0])
+        return (Links(owner, Places(known[0].stamp[row], known[0].pos[row])),)
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
+        del origin
+        table = inputs[0].table.take(pa.array(picked[0].row))
+        return self._fitted(self.function(table), len(table))
+
+    def holds(self, state: State, port: int, known: Known) -> Bools:
+        """A function with a state may remember any row."""
+        del state, port
+        return np.full(len(known), self.how != "rows")
 
     def reach(
         self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History

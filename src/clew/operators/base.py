@@ -17,13 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from clew.model.groups import codes_of, group_hash, sort_by
-from clew.model.rows import NEVER, Ints, Rows
+from clew.model.places import Places, among_places
+from clew.model.rows import NEVER, POS, STAMP, Bools, Ints, Rows
 from clew.model.steps import Steps
+from clew.operators.lineage import Asked, Known, Links, Picked, Span
 from clew.operators.progress import between
 
 if TYPE_CHECKING:
     from clew.operators.replay import Change, Checkpoint, History, Reach
 
+NO_FLOOR = int(np.iinfo(np.int64).min)  # never the bits of a floor: as a float it is -0.0
 CALL_ROWS = 1_000_000  # that a call of a kernel takes in, or few more
 
 State = Mapping[str, pa.Table]
@@ -36,7 +39,9 @@ class Origin:
 
     First and last row within the group (windows), the row twice (sort, union, one-to-one), or the pair
     (join; `last_stamp` is -1 in an outer row). `tag` is where a value window or the row of a sort stands on
-    its axis (the bits of it on a float axis), the input of a union, else 0.
+    its axis (the bits of it on a float axis), the number of a landmark's or latch's window, the input of a
+    union, else 0. `floor`, where there is one: rows between first and last that had come and stand below it (in a
+    window anchored at a tuple: not above it) are none of the row's; the bits of it on a float axis.
     """
 
     first_stamp: Ints
@@ -44,6 +49,14 @@ class Origin:
     last_stamp: Ints
     last_pos: Ints
     tag: Ints
+    floor: Ints = field(default_factory=lambda: np.empty(0, np.int64))  # none given: there are none
+
+    def __post_init__(self) -> None:
+        if len(self.floor) != len(self.tag):
+            object.__setattr__(self, "floor", np.full(len(self.tag), NO_FLOOR))
+
+    def __len__(self) -> int:
+        return len(self.tag)
 
     @staticmethod
     def of_rows(rows: Rows, tag: Ints | int = 0) -> Origin:
@@ -55,7 +68,15 @@ class Origin:
         return Origin(*(a[index] for a in self.arrays()))
 
     def arrays(self) -> tuple[Ints, ...]:
-        return self.first_stamp, self.first_pos, self.last_stamp, self.last_pos, self.tag
+        return self.first_stamp, self.first_pos, self.last_stamp, self.last_pos, self.tag, self.floor
+
+    @property
+    def first(self) -> Places:
+        return Places(self.first_stamp, self.first_pos)
+
+    @property
+    def last(self) -> Places:
+        return Places(self.last_stamp, self.last_pos)
 
     def to_table(self) -> pa.Table:
         return pa.table([pa.array(a) for a in self.arrays()], names=list(ORIGIN_COLUMNS))
@@ -69,7 +90,7 @@ class Origin:
         return Origin(*(np.concatenate(arrays) for arrays in zip(*(p.arrays() for p in parts), strict=True)))
 
 
-ORIGIN_COLUMNS = ("first_stamp", "first_pos", "last_stamp", "last_pos", "tag")
+ORIGIN_COLUMNS = ("first_stamp", "first_pos", "last_stamp", "last_pos", "tag", "floor")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +131,10 @@ class Kernel(ABC):
     state_keys: Mapping[str, tuple[str, ...]]
     #: the emitted columns that tell groups apart; () where all rows are one group
     grouped_by: tuple[str, ...] = ()
+    #: for each input the table of the state that holds its rows which rows to come can be made of
+    holding: tuple[str | None, ...] = ()
+    #: whether its rows can be made again from what they are made of, and nothing else
+    remakes: bool = True
 
     @abstractmethod
     def empty(self) -> State:
@@ -122,6 +147,39 @@ class Kernel(ABC):
     def group_of(self, emitted: pa.Table) -> Ints:
         """The hash of each emitted row's group, as `owners` has it of the inputs."""
         return group_hash(emitted, self.grouped_by)
+
+    # --- what explanations ask (the values are in `lineage`) ---
+
+    def asks(self) -> tuple[Asked | None, ...]:
+        """What must be known of the rows of each input to say which an emitted row is made of.
+
+        None where an origin names the row, or there is none.
+        """
+        return (None,) * len(self.keys)
+
+    def spans(self, port: int, origin: Origin) -> Span:  # noqa: ARG002
+        """Between which places the rows lie that rows are made of, at an input that is asked about."""
+        return Span(origin.first, origin.last)
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:  # noqa: ARG002
+        """For each input which of its rows the emitted rows of these origins are made of.
+
+        `known` are, where asked for, all rows that the kernel took within the spans.
+        """
+        return (Links.one_each(origin.first_stamp, origin.first_pos),)
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:  # noqa: ARG002
+        """The visible columns of the rows of these origins, made of the input rows that `links` names."""
+        return inputs[0].table.take(pa.array(picked[0].row)).select(self.schema.names).cast(self.schema)
+
+    def holds(self, state: State, port: int, known: Known) -> Bools:
+        """Which of these rows of an input can still become part of rows to come."""
+        name = self.holding[port] if self.holding else None
+        if name is None:
+            return np.zeros(len(known), np.bool_)
+        held = state[name]
+        places = (np.asarray(held.column(STAMP)), np.asarray(held.column(POS)))
+        return among_places((known.stamp, known.pos), places)
 
     # --- what revisions ask (the values are in `replay`) ---
 

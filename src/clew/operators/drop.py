@@ -10,10 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from clew.errors import NetworkError
+from clew.model.places import among
 from clew.model.rows import NEVER, Ints, Rows, mix
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, State
-from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among, steps_of
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, steps_of
 
 
 class DropKernel(Kernel):

@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 
 from clew.model.axis import Axis, Number, axis_of
 from clew.model.groups import group_hash, sort_by
+from clew.model.places import among
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import joined_columns
 from clew.operators.band import Band, admitted, check_pair, met_in_time, pair_codes, raised, shifted, within_end
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.lineage import Known, Links, Picked
 from clew.operators.progress import after_step, cut, differing
-from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
 MATCHED = "_matched"
 BEHIND = "too late: all it could be joined to is gone, and no more can come"
@@ -97,6 +99,7 @@ class JoinKernel(Kernel):
         self.progress_on = on
         self.grouped_by = self.keys[0]
         self.state_keys: Mapping[str, tuple[str, ...]] = {"left": self.keys[0], "right": self.keys[1]}
+        self.holding = ("left", "right")
         self._right_columns = list(names)
 
     def empty(self) -> State:
@@ -122,6 +125,18 @@ class JoinKernel(Kernel):
             "right": right.rows.filter((right.until == NEVER) & joinable[1]).to_table(),
         }
         return Emission(*out, state, left_late + right_late, refused)
+
+    # --- what explanations ask ---
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+        del known
+        pairs = np.flatnonzero(origin.last_stamp >= 0)
+        return Links.one_each(origin.first_stamp, origin.first_pos), Links(pairs, origin.last.take(pairs))
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
+        rights = np.full(len(origin), -1)
+        rights[picked[1].owner] = picked[1].row
+        return self._joined(inputs[0].table, inputs[1].table, picked[0].row, rights)
 
     # --- what revisions ask ---
 
@@ -301,8 +316,11 @@ class JoinKernel(Kernel):
 
     def _table(self, left: _Side, right: _Side, lefts: Ints, rights: Ints) -> pa.Table:
         """The output columns of the pairs; -1 on the right gives nulls."""
-        of_left = left.rows.table.take(pa.array(lefts))
-        of_right = right.rows.table.select(self._right_columns).take(pa.array(rights, mask=rights < 0))
+        return self._joined(left.rows.table, right.rows.table, lefts, rights)
+
+    def _joined(self, left: pa.Table, right: pa.Table, lefts: Ints, rights: Ints) -> pa.Table:
+        of_left = left.take(pa.array(lefts))
+        of_right = right.select(self._right_columns).take(pa.array(rights, mask=rights < 0))
         return pa.Table.from_arrays([*of_left.columns, *of_right.columns], schema=self.schema)
 
     def _with_matched(self, left: pa.Table, matched: Bools) -> pa.Table:

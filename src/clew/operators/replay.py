@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from clew.model.groups import group_hash
+from clew.model.places import place_codes
 from clew.model.rows import NEVER, Bools, Ints, Rows
 from clew.model.steps import Steps
 from clew.operators.base import Kernel, Origin, State
@@ -168,30 +169,6 @@ def steps_of(change: Change) -> tuple[Reach, ...]:
     stamps = np.concatenate([change.gone.stamp, change.come.stamp])
     found.add(stamps, stamps)
     return found.done()
-
-
-# --- places ---
-
-
-def place_codes(*places: tuple[Ints, Ints]) -> list[Ints]:
-    """Whole numbers for several lists of (stamp, pos) that compare as the places do.
-
-    >>> [c.tolist() for c in place_codes((np.array([7, 7]), np.array([0, 3])), (np.array([7]), np.array([3])))]
-    [[0, 1], [1]]
-    """
-    stamp, pos = (np.concatenate([p[i] for p in places]) for i in range(2))
-    order = np.lexsort((pos, stamp))
-    step = np.zeros(len(order), np.int64)
-    step[1:] = np.cumsum((np.diff(stamp[order]) != 0) | (np.diff(pos[order]) != 0))
-    codes = np.empty(len(order), np.int64)
-    codes[order] = step
-    return np.split(codes, np.cumsum([len(p[0]) for p in places])[:-1])
-
-
-def among(rows: Rows, stamp: Ints, pos: Ints) -> Bools:
-    """Which rows stand at one of these places."""
-    mine, theirs = place_codes((rows.stamp, rows.pos), (stamp, pos))
-    return np.isin(mine, theirs)
 
 
 class ByGroup:

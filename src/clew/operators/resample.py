@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from clew.errors import DuplicateName
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Axis, Number, axis_of
+from clew.model.axis import Axis, Number, axis_of, is_float_axis
 from clew.model.groups import group_hash, sort_by
+from clew.model.places import Places
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.operators.aggregation import aggregate, result_type
@@ -27,21 +28,26 @@ from clew.operators.band import (
     shifted,
     within_end,
 )
-from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.base import NO_FLOOR, Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.lineage import Asked, Known, Links, Picked, Span, between
 from clew.operators.progress import after_step, cut, differing
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
-UNTIL = "_until"
+UNTIL, FLOOR = "_until", "_floor"
 BEHIND = "too late: every row it could meet is gone, and no more can come"
 
 
 @dataclass(frozen=True)
 class _Side:
-    """One input in place order: what was kept, then what has arrived; `until`: the last step in which a row is met."""
+    """One input in place order: what was kept, then what has arrived; `until`: the last step in which a row is met.
+
+    `floor`: of rows of the second, below which rows that had come before can be used no more.
+    """
 
     rows: Rows
     on: Axis
     until: Ints
+    floor: Ints
 
 
 @dataclass(frozen=True)
@@ -86,14 +92,17 @@ class ResampleKernel(Kernel):
         self.calls = tuple(calls)
         self.schemas = schemas
         self.schema = resample_schema(schemas, self.calls)
+        self._floats = is_float_axis(schemas[1].field(on[1]).type)
         self.keys = (tuple(k for k, _ in by), tuple(k for _, k in by))
         self.progress_on = on
         self.grouped_by = self.keys[1]
         self.state_keys: Mapping[str, tuple[str, ...]] = {"rows": self.keys[0], "waiting": self.keys[1]}
+        self.holding = ("rows", "waiting")
 
     def empty(self) -> State:
         used, waiting = (Rows.empty(schema).to_table() for schema in self.schemas)
-        return {"rows": used.append_column(UNTIL, pa.array([], pa.int64())), "waiting": waiting}
+        none = pa.array([], pa.int64())
+        return {"rows": used.append_column(UNTIL, none), "waiting": waiting.append_column(FLOOR, none)}
 
     def run(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         used, used_late = self._side(0, state["rows"], inputs[0], (progress[1], progress[0]))
@@ -117,10 +126,46 @@ class ResampleKernel(Kernel):
         needed[order] |= _covered(lo[waiting], hi[waiting], len(order))
         state = {
             "rows": used.rows.filter(needed).to_table().append_column(UNTIL, pa.array(used.until[needed])),
-            "waiting": asking.rows.filter(waiting).to_table(),
+            "waiting": asking.rows.filter(waiting).to_table().append_column(FLOOR, pa.array(asking.floor[waiting])),
         }
         tie = (pa.array(target[due]), pa.array(emitted.stamp), pa.array(emitted.pos))
-        return Emission(rows, tie, _origin(emitted, used.rows, windows), state, used_late + asking_late, refused)
+        origin = _origin(emitted, used.rows, windows, asking.floor[due])
+        return Emission(rows, tie, origin, state, used_late + asking_late, refused)
+
+    # --- what explanations ask ---
+
+    def asks(self) -> tuple[Asked | None, ...]:
+        return tuple(Asked(by, on) for by, on in zip(self.keys, self.on, strict=True))
+
+    def spans(self, port: int, origin: Origin) -> Span:
+        """`tag` is the stamp of the first row used; where none was, no row lies between."""
+        if port:
+            return Span(origin.first, origin.first)
+        return Span(Places(origin.tag, np.zeros_like(origin.tag)), origin.last)
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+        used, asking = known
+        asks = Places(asking.stamp, asking.pos).find(origin.first)
+        some = np.flatnonzero(origin.last_stamp >= 0)
+        owner, row = between(self.spans(0, origin).take(some), asking.group[asks[some]], used)
+        owner = some[owner]
+        on, target = self._axis(used.on[row]), self._axis(asking.on[asks[owner]])
+        keep = (on >= shifted(target, self.band.low)) & (on <= shifted(target, self.band.high))
+        floor = origin.floor[owner]
+        keep &= (used.stamp[row] >= origin.first_stamp[owner]) | (floor == NO_FLOOR) | (on >= self._axis(floor))
+        owner, row = owner[keep], row[keep]
+        return Links(owner, Places(used.stamp[row], used.pos[row])), Links.one_each(*origin.arrays()[:2])
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
+        used = picked[0].ordered(inputs[0].stamp[picked[0].row], inputs[0].pos[picked[0].row])
+        lo, hi = used.ranges(len(origin))
+        table = inputs[0].table.take(pa.array(used.row)).combine_chunks()
+        asking = inputs[1].table.take(pa.array(picked[1].row))
+        columns = [aggregate(call, table, lo, hi).values for call in self.calls]
+        return pa.Table.from_arrays([*asking.combine_chunks().columns, *columns], schema=self.schema)
+
+    def _axis(self, bits: Ints) -> Axis:
+        return bits.view(np.float64) if self._floats else bits
 
     # --- what revisions ask ---
 
@@ -192,17 +237,18 @@ class ResampleKernel(Kernel):
         on, _ = axis_of(arrived.table.column(self.on[port]))
         behind = (self.band.right_behind, self.band.left_behind)[port](on, arrived.stamp, progress)
         arrived, late = admitted(arrived, self.on[port], port, behind, BEHIND)
-        known = np.full(len(kept) + len(arrived), NEVER)
-        if port == 0:
-            known[: len(kept)] = np.asarray(kept.column(UNTIL))
-            kept = kept.drop_columns([UNTIL])
-        rows = Rows.concat([Rows.from_table(kept), arrived])
+        carried = (UNTIL, FLOOR)[port]
+        fresh = self._floor(arrived, progress[0]) if port else np.full(len(arrived), NEVER)
+        known = np.concatenate([np.asarray(kept.column(carried)), fresh])
+        rows = Rows.concat([Rows.from_table(kept.drop_columns([carried])), arrived])
         order = sort_by(rows.stamp, rows.pos)  # state that was partitioned otherwise comes in another order
         if (np.diff(order) < 0).any():
             rows, known = rows.take(order), known[order]
         on, _ = axis_of(rows.table.column(self.on[port]))
         until = self.band.left_until(on, progress[1]) if port else self.band.right_until(on, progress[0])
-        return _Side(rows, on, np.where(known == NEVER, until, known)), late
+        if port:
+            return _Side(rows, on, until, known), late
+        return _Side(rows, on, np.where(known == NEVER, until, known), np.full(len(rows), NO_FLOOR)), late
 
     def _windows(
         self, asking: _Side, used: _Side, due: Ints, ranges: tuple[Ints, Ints, Ints], in_order: Ints
@@ -225,6 +271,15 @@ class ResampleKernel(Kernel):
             counts += np.bincount(rows, minlength=len(due))
         ends = np.cumsum(counts)
         return _Windows(np.concatenate(members), ends - counts, ends)
+
+    def _floor(self, asking: Rows, asked: Steps) -> Ints:
+        """Below it, rows of the first that had come before the row that asks could not be used any more."""
+        none = -np.inf if self._floats else NO_FLOOR
+        before = asked.before(asking.stamp, none)
+        moved = shifted(before, self.band.low)
+        if moved.dtype == np.float64:
+            return np.where(before == none, NO_FLOOR, (moved + 0.0).view(np.int64))
+        return np.where(before == none, NO_FLOOR, moved)
 
     def _aggregates(self, used: _Side, windows: _Windows, emitted: Rows) -> tuple[list[pa.Array], tuple[Refused, ...]]:
         table = used.rows.table.take(pa.array(windows.members)).combine_chunks()
@@ -259,13 +314,13 @@ def _covered(lo: Ints, hi: Ints, count: int) -> Bools:
     return np.cumsum(depth)[:count] > 0
 
 
-def _origin(emitted: Rows, used: Rows, windows: _Windows) -> Origin:
+def _origin(emitted: Rows, used: Rows, windows: _Windows, floor: Ints) -> Origin:
     some = windows.hi > windows.lo
     first, last = np.full(len(some), -1), np.full(len(some), -1)
     first[some] = windows.members[windows.lo[some]]
     last[some] = windows.members[windows.hi[some] - 1]
     stamp, pos = np.append(used.stamp, -1), np.append(used.pos, -1)
-    return Origin(emitted.stamp, emitted.pos, stamp[last], pos[last], stamp[first])
+    return Origin(emitted.stamp, emitted.pos, stamp[last], pos[last], stamp[first], floor)
 
 
 def reference(

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 
 from clew.model.axis import Axis, Number, axis_end, axis_of, is_float_axis, is_orderable
 from clew.model.groups import codes_of
+from clew.model.places import among, place_codes
 from clew.model.rows import NEVER, Bools, Ints, Rows
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches, among, place_codes
+from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
 
 class SortKernel(Kernel):
@@ -39,6 +40,7 @@ class SortKernel(Kernel):
         self.keys = ((),)
         self.progress_on = (on,)
         self.state_keys: Mapping[str, tuple[str, ...]] = {"buffer": ()}
+        self.holding = ("buffer",)
         self._type = schema.field(on).type
 
     def empty(self) -> State:

@@ -12,6 +12,7 @@ from clew.model.groups import sort_by
 from clew.model.rows import Rows
 from clew.model.steps import Steps
 from clew.operators.base import Emission, Kernel, Origin, State, positions
+from clew.operators.lineage import Known, Links, Picked
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
 
@@ -44,6 +45,21 @@ class UnionKernel(Kernel):
             origin=Origin.of_rows(taken, number),
             state=state,
         )
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+        del known
+        return tuple(
+            Links(of, origin.first.take(of)) for of in (np.flatnonzero(origin.tag == n) for n in range(len(self.keys)))
+        )
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
+        del origin
+        tables = [
+            r.table.select(self.schema.names).take(pa.array(p.row)).cast(self.schema)
+            for r, p in zip(inputs, picked, strict=True)
+        ]
+        order = np.argsort(np.concatenate([p.owner for p in picked]), kind="stable")
+        return pa.concat_tables(tables).take(pa.array(order))
 
     def reach(
         self, changes: Sequence[Change], before: Sequence[Steps], after: Sequence[Steps], history: History

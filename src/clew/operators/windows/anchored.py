@@ -17,7 +17,7 @@ from clew.model.groups import group_hash
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
-from clew.operators.base import Emission, Origin, State
+from clew.operators.base import NO_FLOOR, Emission, Origin, State
 from clew.operators.progress import cut
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 from clew.operators.windows.base import GROUPS, ON, Block, Closed, Late, WindowKernel, from_head, on_axis, per_group
@@ -93,6 +93,14 @@ class AnchoredKernel(WindowKernel):
             missed[where[behind]] = True
             late.add(missed, f"every window that could hold its '{self.column}' has closed")
         return self._emit(block, heads, index, steps, (floor, floored), late)
+
+    def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools:
+        if self.floats:
+            floor = np.where(origin.floor == NO_FLOOR, -np.inf, origin.floor.view(np.float64))
+            values: Axis = on.view(np.float64)
+            within: Bools = (values <= self.ends(head.view(np.float64))) & (values > floor) & np.isfinite(values)
+            return within
+        return (on <= self.ends(head)) & (on > origin.floor) & (on > -FAR) & (on < FAR)
 
     # --- what revisions ask ---
 
@@ -224,6 +232,14 @@ class AnchoredKernel(WindowKernel):
     def _until(self, block: Block, head: Ints) -> Axis:
         return self.ends(block.extra[ON][head])
 
+    def _above(self, values: Axis, group: Ints, floor: Axis, floored: Ints) -> Ints:
+        """The bits of what the rows of each window stand above: the head before it and the slide; or NO_FLOOR."""
+        first = np.append(True, group[1:] != group[:-1])[: len(group)]
+        before = np.where(first, floor[group], np.append(values[:1], values[:-1]))
+        above = before + self.slide
+        bits = (above + 0.0).view(np.int64) if self.floats else above.astype(np.int64)
+        return np.where(first & (floored[group] == 0), NO_FLOOR, bits)
+
     def _emit(
         self, block: Block, heads: Heads, index: Ints, steps: Steps, floors: tuple[Axis, Ints], late: Late
     ) -> Emission:
@@ -234,6 +250,7 @@ class AnchoredKernel(WindowKernel):
         done = stamp < NEVER
         floor, floored = floors[0].copy(), floors[1].copy()
         floor[group[done]], floored[group[done]] = block.extra[ON][heads.head[done]], 1
+        above = self._above(block.extra[ON][heads.head], group, *floors)[done]
         kept = _covered(heads.lo[~done], heads.hi[~done], index, len(block.stamp))
         columns = {FLOOR: pa.array(floor.view(np.int64)), FLOORED: pa.array(floored)}
         after = self.keep(block, kept, columns=columns)
@@ -244,7 +261,7 @@ class AnchoredKernel(WindowKernel):
             group,
             stamp[done],
             mix_pair(block.groups.hash[group], block.ident[head]),
-            Origin(*block.places(head, last), block.extra[ON][head].view(np.int64)),
+            Origin(*block.places(head, last), block.extra[ON][head].view(np.int64), above),
             until[done],
         )
         table = block.table if len(index) == len(block.stamp) else block.table.take(pa.array(index))
@@ -257,7 +274,8 @@ def _with_lists(heads: Heads, index: Ints, windows: Sequence[_Window]) -> tuple[
     hi = len(index) + np.cumsum(sizes)
     lists = [np.array(w.rows, np.int64) for w in windows]
     head = np.array([w.head for w in windows], np.int64)
-    both = Heads(*(np.concatenate(p) for p in ((heads.head, head), (heads.lo, hi - sizes), (heads.hi, hi))))
+    pairs = ((heads.head, head), (heads.lo, hi - sizes), (heads.hi, hi))
+    both = Heads(*(np.concatenate(p) for p in pairs))
     order = np.argsort(both.head, kind="stable")
     return Heads(both.head[order], both.lo[order], both.hi[order]), np.concatenate([index, *lists])
 

@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 from clew.expressions.aggregates import AggregateCall, users_columns
 from clew.model.axis import Axis, axis_of
 from clew.model.groups import group_codes, group_hash, normal, sort_by
+from clew.model.places import Places
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
+from clew.operators.lineage import Asked, Known, Links, Picked, between
 from clew.operators.replay import History
 
 Numbers = NDArray[Any]
@@ -128,6 +130,7 @@ class WindowKernel(Kernel):
     """A kernel with one input, grouped `by` columns, that calls aggregates over windows."""
 
     #: further columns of the two tables of the state, with their types
+    holding = (ROWS,)
     group_columns: tuple[tuple[str, pa.DataType], ...] = ()
     row_columns: tuple[tuple[str, pa.DataType], ...] = ()
 
@@ -195,6 +198,36 @@ class WindowKernel(Kernel):
         hashes[~known] = group_hash(table.take(pa.array(first[~known])), self.by)
         distinct = table.combine_chunks().take(pa.array(first)).select(self.by)
         return Groups(distinct, hashes, was), codes[:count], codes[count:]
+
+    # --- what explanations ask ---
+
+    def asks(self) -> tuple[Asked | None, ...]:
+        return (Asked(self.by, self.on),)
+
+    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+        """The rows of the head's group between first and last, as far as they stand in the window."""
+        rows = known[0]
+        head = Places(rows.stamp, rows.pos).find(origin.first)
+        owner, row = between(self.spans(0, origin), rows.group[head], rows)
+        keep = self.inside(origin.take(owner), rows.on[head[owner]], rows.on[row])
+        if keep is not None and not keep.all():
+            owner, row = owner[keep], row[keep]
+        return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)
+
+    def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools | None:  # noqa: ARG002
+        """Whether rows between first and last that stand at `on` are in the window; None: all are."""
+        return None
+
+    def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
+        rows, picked_rows = inputs[0], self.in_order(inputs[0], picked[0])
+        lo, hi = picked_rows.ranges(len(origin))
+        table = rows.table.take(pa.array(picked_rows.row)).combine_chunks()
+        by = [normal(table.column(n).take(pa.array(lo))) for n in self.by]
+        return pa.table([*by, *(r.values for r in self.aggregated(table, lo, hi))], schema=self.schema)
+
+    def in_order(self, rows: Rows, picked: Picked) -> Picked:
+        """The rows of each window in the order in which aggregates see them."""
+        return picked.ordered(rows.stamp[picked.row], rows.pos[picked.row])
 
     # --- what revisions ask ---
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from clew.model.axis import Axis, Number
 from clew.model.groups import group_hash, sort_by
+from clew.model.places import place_codes
 from clew.model.rows import NEVER, Bools, Ints, Rows
 from clew.model.steps import Steps
-from clew.operators.replay import ByGroup, History, Reaches, place_codes
+from clew.operators.replay import ByGroup, History, Reaches
 from clew.operators.windows.base import ON, Kept
 
 HEAD = "_window_head"  # whether a kept row is the head of a window

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from clew.errors import BoxFailed
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Axis, Number, is_float_axis
+from clew.model.axis import Axis, Number, axis_of, is_float_axis
 from clew.model.groups import group_hash, sort_by
 from clew.model.rows import NEVER, STAMP, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
 from clew.operators.base import Emission, Origin, State, join_emissions
+from clew.operators.lineage import Picked
 from clew.operators.progress import differing, halted
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 from clew.operators.windows.base import (
@@ -89,6 +90,18 @@ class ClockKernel(WindowKernel):
         on, opened, _, taken = self._entered(rows, steps, late)
         part = Part(rows.filter(taken), on[taken], opened[taken], steps.start, NEVER)
         return replace(join_emissions(list(self._run(state, part, steps))), late=late.refused())
+
+    def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools:
+        del head
+        number, values = (self.starts.index(self._axis(bits)) for bits in (origin.tag, on))
+        return (self.ends.index(self._axis(on)) < number) & (number <= values) & self.starts.holds(self._axis(on))
+
+    def in_order(self, rows: Rows, picked: Picked) -> Picked:
+        on, _ = axis_of(rows.table.column(self.column))
+        return picked.ordered(on[picked.row], rows.stamp[picked.row], rows.pos[picked.row])
+
+    def _axis(self, bits: Ints) -> Axis:
+        return bits.view(np.float64) if self.floats else bits
 
     def _entered(self, rows: Rows, steps: Steps, late: Late) -> tuple[Axis, Ints, Ints, Bools]:
         """Where rows stand, the first and the last window that each enters, and which rows enter one."""

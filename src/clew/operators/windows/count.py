@@ -11,11 +11,12 @@ import pyarrow as pa
 from clew.errors import WindowError
 from clew.expressions.aggregates import AggregateCall
 from clew.model.groups import group_hash
+from clew.model.places import place_codes
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import CountWindow
 from clew.operators.base import Emission, Origin, State
-from clew.operators.replay import ByGroup, Change, Checkpoint, History, Reach, Reaches, place_codes
+from clew.operators.replay import ByGroup, Change, Checkpoint, History, Reach, Reaches
 from clew.operators.windows.base import GROUPS, Block, Closed, WindowKernel, from_head, per_group, spread
 
 SEEN = "_window_seen"

@@ -16,12 +16,14 @@ import pyarrow as pa
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, axis_of, is_float_axis
 from clew.model.groups import group_codes, sort_by
+from clew.model.places import among_places
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
 from clew.operators.aggregation import final, is_bounded, partial
 from clew.operators.base import Emission, Origin, State
-from clew.operators.windows.base import ON, Block, Closed, per_group
+from clew.operators.lineage import Known
+from clew.operators.windows.base import GROUPS, HASH, KEPT, ON, ROWS, Block, Closed, per_group
 from clew.operators.windows.clock import ClockKernel, Part
 from clew.operators.windows.grid import FAR
 from clew.operators.windows.scan import Carried
@@ -80,6 +82,13 @@ class PaneKernel(ClockKernel):
     def run_combined(self, state: State, inputs: Sequence[Rows], progress: Sequence[Steps]) -> Emission:
         """As `run`, over the panes of consecutive slices."""
         return self._closed(state, Rows.concat(inputs), progress[0], NEVER)
+
+    def holds(self, state: State, port: int, known: Known) -> Bools:
+        del port
+        groups, panes = state[GROUPS], state[ROWS]
+        held = np.repeat(np.asarray(groups.column(HASH)), np.asarray(groups.column(KEPT)))
+        pane = known.on // self.width * self.width
+        return among_places((known.group, pane), (held, np.asarray(panes.column(ON))))
 
     def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
         floor = self.ends.index_of(part.start)

@@ -10,16 +10,18 @@ import pyarrow as pa
 
 from clew.errors import BoxFailed, WindowError
 from clew.expressions.aggregates import AggregateCall
-from clew.model.axis import Axis, Number, axis_end, from_axis, is_float_axis, value_on_axis
+from clew.model.axis import Axis, Number, axis_end, axis_of, from_axis, is_float_axis, value_on_axis
 from clew.model.groups import group_codes, group_hash, sort_by
+from clew.model.places import place_codes
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
 from clew.network.boxes import Landmark, Latch
 from clew.operators.aggregation import Aggregated, aggregate, final, is_bounded, partial
 from clew.operators.base import Emission, Origin, State
+from clew.operators.lineage import Known, Picked
 from clew.operators.progress import differing
-from clew.operators.replay import ByGroup, Change, History, Reach, Reaches, place_codes
+from clew.operators.replay import ByGroup, Change, History, Reach, Reaches
 from clew.operators.windows.base import GROUPS, ON, Block, Closed, Groups, Late, WindowKernel, on_axis, spread
 from clew.operators.windows.grid import Grid
 from clew.operators.windows.scan import Carried, running
@@ -29,6 +31,9 @@ MOST_WINDOWS = 10_000_000  # of landmarks in one call
 BUCKET = "_window_bucket"
 SEEN, COVERED = "_window_seen", "_window_covered"
 _CARRIED = ("_window_first_stamp", "_window_first_pos", "_window_last_stamp", "_window_last_pos", "_window_last_ident")
+
+
+_ANY_ORDER = ("count", "sum", "avg", "min", "max", "stddev", "variance", "median")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +61,8 @@ class PrefixKernel(WindowKernel):
     arrives after its bucket has closed is late. Without `on`, buckets are s rows of the group (landmark:
     after skipping `start` rows), and a window's trigger is its last row; `finish()` emits nothing.
 
-    Rows are ordered by bucket, then (on, place). Origin: the first and the last place among them. Named
-    by group, last row and k. State: partials of what has been emitted, and the rows of open buckets.
+    Rows are ordered by bucket, then (on, place). Origin: the first and the last place among them, k as the
+    tag. Named by group, last row and k. State: partials of what has been emitted, and the rows of open buckets.
     The rows already emitted are kept only for calls whose partials would hold them anyway (median,
     collect, user functions); for count distinct, one row for each distinct value.
     No origin holds what is summed up, so only a checkpoint serves to resume.
@@ -84,6 +89,8 @@ class PrefixKernel(WindowKernel):
         super().__init__(by, calls, schema, window.on)
         self.bounded = tuple(c for c in calls if is_bounded(c))
         self.unbounded = tuple(c for c in calls if not is_bounded(c))
+        in_order = any(c.function not in _ANY_ORDER for c in calls)
+        self.remakes = not (self.landmark and window.on is not None and in_order)  # a row may enter a later bucket
         self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()), (BUCKET, pa.int64()))
         none = self._partials(schema.empty_table(), np.zeros(1, np.int64), np.zeros(1, np.int64))
         self.nothing = Carried(tuple(np.full(1, -1, np.int64) for _ in _CARRIED), none)
@@ -119,12 +126,13 @@ class PrefixKernel(WindowKernel):
         stamp = steps.reaches(self.grid.edge(number))
         if self.on is None:
             stamp = buckets.stamp  # the nodes due are the buckets, in their order
-        named = mix_pair(sums.numbers[-1][node], number)
+        *places, last_ident = (n[node] for n in sums.numbers)
+        named = mix_pair(last_ident, number)
         closed = Closed(
             group[node],
             stamp,
             mix_pair(block.groups.hash[group[node]], named),
-            Origin(*(n[node] for n in (*sums.numbers[:4], np.zeros_like(sums.numbers[0])))),
+            Origin(places[0], places[1], places[2], places[3], number),
             None if self.on is None else self.grid.edge(number),
         )
         results = self._results(block, sums, begin[group], hi, node)
@@ -135,6 +143,33 @@ class PrefixKernel(WindowKernel):
         carried = Carried.concat([carried, sums.take(ends)]).take(place)
         after = self._after(block, begin, covered, total, carried)
         return self.emission(block.groups, closed, results, after, late.refused())
+
+    # --- what explanations ask ---
+
+    def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools | None:
+        """A row that came before the window closed is in it if its own bucket is, whichever it entered."""
+        del head
+        if self.on is None:
+            return None
+        values: Axis = on.view(np.float64) if self.floats else on
+        bucket = self.grid.index(values) + 1
+        inside = self.grid.holds(values) & (bucket <= origin.tag)
+        return inside & (bucket >= 1) if self.landmark else inside
+
+    def in_order(self, rows: Rows, picked: Picked) -> Picked:
+        if self.on is None:
+            return super().in_order(rows, picked)
+        on, _ = axis_of(rows.table.column(self.on))
+        on, stamp, pos = (key[picked.row] for key in (on, rows.stamp, rows.pos))
+        return picked.ordered(self.grid.index(on), on, stamp, pos)
+
+    def holds(self, state: State, port: int, known: Known) -> Bools:
+        """All windows to come hold all rows so far."""
+        del state, port
+        if not self.landmark or self.on is None:
+            return np.ones(len(known), np.bool_)
+        values: Axis = known.on.view(np.float64) if self.floats else known.on
+        return self.grid.index(values) >= 0
 
     # --- what revisions ask ---
 

@@ -17,6 +17,7 @@ from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import axis_end, axis_of, is_float_axis, span_of, value_on_axis
 from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
 from clew.operators.aggregation.reference import reference as value_of
+from clew.operators.base import NO_FLOOR
 
 Row = dict[str, Any]
 Steps = Sequence[tuple[int, Any]]
@@ -31,12 +32,13 @@ class Expected:
     group: tuple[Any, ...]
     rows: list[Row]
     tag: int = 0
+    floor: int = NO_FLOOR
 
     def told(self, calls: Sequence[AggregateCall]) -> tuple[Any, ...]:
-        """Stamp, group, values, first and last place, tag."""
+        """Stamp, group, values, first and last place, tag, floor."""
         places = sorted((r["_stamp"], r["_pos"]) for r in self.rows)
         values = [value_of(c, self.rows) for c in calls]
-        return self.stamp, *self.group, *values, *places[0], *places[-1], self.tag
+        return self.stamp, *self.group, *values, *places[0], *places[-1], self.tag, self.floor
 
 
 def reference(
@@ -91,7 +93,7 @@ def _count(window: CountWindow, rows: list[Row]) -> Iterator[Expected]:
 
 def _by_rows(rows: list[Row], every: int) -> Iterator[Expected]:
     for end in range(every, len(rows) + 1, every):
-        yield Expected(rows[end - 1]["_stamp"], 0, (), rows[:end])
+        yield Expected(rows[end - 1]["_stamp"], 0, (), rows[:end], end // every)
 
 
 def _clock(rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row], floats: bool) -> Iterator[Expected]:
@@ -116,6 +118,7 @@ def _anchored(
     rows: list[Row], steps: Steps, span: Any, slide: Any, late: list[Row], floats: bool
 ) -> Iterator[Expected]:
     windows: list[list[Row]] = []
+    floors: list[int] = []
     for row in rows:
         on, before = row["_on"], _before(steps, row["_stamp"])
         heads = [w[0]["_on"] for w in windows]
@@ -130,13 +133,14 @@ def _anchored(
         closed = [h for h in heads if h + span < before]
         if opens:
             windows.append([row])
+            floors.append(NO_FLOOR if not heads else _bits(heads[-1] + slide + 0, floats))
         elif not entered and closed and on <= closed[-1] + span:
             late.append(row)
-    for members in windows:
+    for members, floor in zip(windows, floors, strict=True):
         end = members[0]["_on"] + span
         stamp = _first(steps, end, beyond=True)
         if stamp is not None:
-            yield Expected(stamp, end, (), members, _bits(members[0]["_on"], floats))
+            yield Expected(stamp, end, (), members, _bits(members[0]["_on"], floats), floor)
 
 
 def _landmark(rows: list[Row], steps: Steps, start: Any, every: Any, forever: Any) -> Iterator[Expected]:
@@ -152,7 +156,7 @@ def _landmark(rows: list[Row], steps: Steps, start: Any, every: Any, forever: An
                 while fresh and not max(r["_on"] for r in fresh) < start + k * every:
                     k += 1
             if fresh or (emitted and progress != forever):
-                yield Expected(stamp, start + k * every, (), emitted, 0)
+                yield Expected(stamp, start + k * every, (), emitted, k)
             if progress == forever:
                 return
             k += 1
@@ -172,7 +176,7 @@ def _latch(rows: list[Row], steps: Steps, every: Any, late: list[Row]) -> Iterat
         so_far = so_far + sorted(buckets[k], key=_by_value)
         stamp = _first(steps, (k + 1) * every)
         if stamp is not None:
-            yield Expected(stamp, (k + 1) * every, (), so_far)
+            yield Expected(stamp, (k + 1) * every, (), so_far, k + 1)
 
 
 def _before(steps: Steps, stamp: int) -> Any:
