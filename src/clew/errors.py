@@ -61,6 +61,10 @@ class DuplicateName(NetworkError):
     """Two boxes, streams or columns want the same name."""
 
 
+class LineageError(NetworkError):
+    """A lineage mode that does not exist, or that a box cannot have."""
+
+
 class WindowError(NetworkError):
     """A window of size or slide zero, or one whose parts do not fit."""
 

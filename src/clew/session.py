@@ -22,6 +22,7 @@ from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lanes.spark import SparkLane
+from clew.engine.lineage import Modes, check_modes
 from clew.engine.pieces import Batch, Scan, scratch
 from clew.engine.plan import Plan, build_plan
 from clew.engine.reading import empty_frame, frame_of
@@ -68,12 +69,15 @@ def open(
     time_zone: str = "UTC",
     durable: bool = True,
     lane: str = "auto",
+    lineage: str | Mapping[str, str] = "exact",
     grace_s: float = 300,
 ) -> Engine:
     """Open the store at `path` for a network, or make it; the engine is a context manager.
 
     A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
-    epochs run: `"driver"`, `"spark"`, or by size. `durable=False` does not wait for the disk.
+    epochs run: `"driver"`, `"spark"`, or by size. `lineage` says what epochs note so that answers can be explained:
+    `"exact"`, `"interval"`, `"off"`, or a mode by box, `"*"` for all others. `durable=False` does not wait for the
+    disk.
     """
     if not isinstance(network, Network):
         raise NetworkError(
@@ -99,11 +103,12 @@ def open(
     make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
     settings = {"time_zone": zone if make else _spelt(place, zone), "ansi": True, "case_sensitive": False}
     opener = Store.create if make else Store.open
-    session = _Session(spark, zone)
+    session, modes = _Session(spark, zone), Modes.of(lineage)
     plan = build_plan(network, SparkTyper(session), zone)
+    check_modes(plan, modes)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
     try:
-        return Engine(plan, store, session, lane)
+        return Engine(plan, store, session, lane, modes)
     except BaseException:
         store.close()
         raise
@@ -130,10 +135,11 @@ class _Session:
 class Engine:
     """Runs a network over a store. Made by `clew.open`."""
 
-    def __init__(self, plan: Plan, store: Store, session: Callable[[], SparkSession], lane: str) -> None:
+    def __init__(self, plan: Plan, store: Store, session: Callable[[], SparkSession], lane: str, modes: Modes) -> None:
         self._plan, self._store, self._session, self._lane = plan, store, session, lane
         self._driver = DriverLane(Catalyst(session))
-        self._runtime = Runtime(plan, store, recover(plan, store, self._driver), self._lane_for)
+        memory = recover(plan, store, self._driver, modes)
+        self._runtime = Runtime(plan, store, memory, self._lane_for, modes)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 

@@ -126,7 +126,8 @@ class EpochRecord:
     """One epoch, as the engine hands it to `Store.commit`.
 
     Free-form parts belong to the engine: `sources` are merged into the state's by key, `network` replaces it where
-    given, `boxes` (measures of this epoch) are kept for the newest 200 epochs. `query` is (query id, batch id), `id`
+    given, `boxes` (measures of this epoch) are kept for the newest 200 epochs. `lineage` says in which `modes` the
+    epoch ran, and by mark from which to which stamp it `covers` what boxes did. `query` is (query id, batch id), `id`
     the caller's name of the batch.
     """
 
@@ -139,6 +140,7 @@ class EpochRecord:
     checkpoint: str | None = None
     sources: Json = field(default_factory=dict)
     network: Json | None = None
+    lineage: Json = field(default_factory=dict)
     boxes: dict[str, Json] = field(default_factory=dict)
     created_at: str = field(default_factory=now)
 
@@ -161,6 +163,7 @@ class EpochRecord:
             "checkpoint": self.checkpoint,
             "sources": self.sources,
             "network": self.network,
+            "lineage": self.lineage,
             "boxes": self.boxes,
         }
 
@@ -177,6 +180,7 @@ class EpochRecord:
             checkpoint=data["checkpoint"],
             sources=data["sources"],
             network=data["network"],
+            lineage=data.get("lineage", {}),
             boxes=data["boxes"],
             created_at=data["created_at"],
         )

@@ -145,6 +145,7 @@ class State:
     checkpoints: list[str] = field(default_factory=list)
     sources: Json = field(default_factory=dict)
     network: Json | None = None
+    lineage: Json = field(default_factory=dict)
     recent: list[Json] = field(default_factory=list)
     doomed: list[Doomed] = field(default_factory=list)
 
@@ -183,8 +184,23 @@ class State:
             self.checkpoints.append(record.checkpoint)
         self.sources |= record.sources
         self.network = self.network if record.network is None else record.network
+        self._take_lineage(record)
         summary = {key: getattr(record, key) for key in ("epoch", "created_at", "id", "stamp", "checkpoint", "boxes")}
         self.recent = [*self.recent[-(RECENT_EPOCHS - 1) :], summary]
+
+    def _take_lineage(self, record: EpochRecord) -> None:
+        """Modes as [epoch from which on, modes], where they change; ranges of stamps joined where they meet."""
+        modes, covered = record.lineage.get("modes"), record.lineage.get("covers", {})
+        told = self.lineage.setdefault("modes", [])
+        if modes is not None and (not told or told[-1][1] != modes):
+            told.append([record.epoch, modes])
+        ranges = self.lineage.setdefault("covers", {})
+        for mark, (low, high) in covered.items():
+            known = ranges.setdefault(mark, [])
+            if known and known[-1][1] + 1 >= low:
+                known[-1][1] = max(known[-1][1], high)
+            else:
+                known.append([low, high])
 
     def to_json(self) -> Json:
         data = dict(vars(self))

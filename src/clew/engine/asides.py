@@ -17,7 +17,10 @@ from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import Reject
 from clew.engine.evaluate import Pass
+from clew.engine.lineage import Modes, log_mark, traced_steps
+from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
+from clew.model.places import Places
 from clew.operators.base import Refused
 
 _LATE = "late."
@@ -46,13 +49,14 @@ def add_late(store: Store, plan: Plan, record: EpochRecord, box: str, table: pa.
 def add_made(
     store: Store,
     plan: Plan,
+    modes: Modes,
     record: EpochRecord,
     passes: Sequence[Pass[Any]],
     refused: Mapping[str, list[Reject]] | None = None,
 ) -> None:
     """Add what the boxes left beside in these passes, and what was `refused` at the sources."""
     number = record.epoch
-    add(store, record, "origins", pa.concat_tables([stored.origins_table(p.named, number) for p in passes]))
+    add(store, record, "origins", pa.concat_tables([_origins(p, plan, modes, number) for p in passes]))
     rejected: dict[str, list[Refused]] = {}
     late: dict[tuple[str, int, pa.Schema], list[pa.Table]] = {}
     for made in passes:
@@ -60,11 +64,19 @@ def add_made(
             rejected.setdefault(box, []).extend(parts)
         for box, parts in made.late.items():
             for part in parts:
-                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, number)
+                places = Places(part.rows.stamp, part.rows.pos)
+                table = stored.late_table(part.rows.table, list(part.reasons), places, number)
                 late.setdefault((box, part.port, table.schema), []).append(table)
     add(store, record, "rejected", stored.rejected_table(dict(refused or {}), rejected, number))
     for (box, port, _), tables in late.items():
         add_late(store, plan, record, box, pa.concat_tables(tables), port)
+
+
+def _origins(made: Pass[Any], plan: Plan, modes: Modes, epoch: int) -> pa.Table:
+    traced = traced_steps(plan, modes)
+    named = {step_mark(plan, step): rows for step, rows in made.named.items() if step in traced}
+    logs = {log_mark(plan, of): known for of, known in made.logs.items()}
+    return stored.origins_table(named, logs, epoch)
 
 
 def late_table(

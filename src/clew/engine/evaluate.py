@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -16,10 +16,12 @@ from clew.engine.pieces import Batch
 from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless, Step, compiled, placed, rule
 from clew.errors import BoxFailed
 from clew.model.axis import INFINITE, Axis, Number, axis_end, axis_of, column_at, is_orderable
+from clew.model.places import among
 from clew.model.rows import Ints, Rows, Stamps
 from clew.model.steps import Steps
 from clew.operators.band import within_end
 from clew.operators.base import Origin, Refused, State
+from clew.operators.lineage import Known
 
 Flow = TypeVar("Flow")
 
@@ -34,11 +36,10 @@ class BoxStates:
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """Names, places and origins of the rows that a kernel emitted."""
+    """Places and origins of the rows that a kernel emitted."""
 
     stamp: Ints
     pos: Ints
-    ident: Ints
     origin: Origin
 
 
@@ -85,6 +86,9 @@ class Lane(Protocol[Flow]):
     ) -> KernelResult[Flow]: ...
     def count(self, flow: Flow) -> int: ...
     def column(self, flow: Flow, column: str) -> tuple[Ints, pa.ChunkedArray]: ...
+    def rows_of(self, flow: Flow, columns: tuple[str, ...]) -> Rows:
+        """Some columns of the rows of a flow that is shared."""
+
     def rows(self, flow: Flow) -> Rows: ...
     def write(self, store: Store, name: str, flow: Flow, first_seq: int, epoch: int) -> list[FileEntry]:
         """The rows of a box as buckets of a stored stream, numbered from `first_seq` on."""
@@ -107,6 +111,7 @@ class Pass(Generic[Flow]):
     late: dict[str, list[Refused]]
     rejected: dict[str, list[Refused]]
     metrics: dict[str, StepMetrics]
+    logs: dict[tuple[str, int], Known] = field(default_factory=dict)  # by kernel step and input
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +123,15 @@ class Sources(Generic[Flow]):
     finish: int | None = None
 
 
-def evaluate(plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxStates) -> Pass[Flow]:
-    """Run every step once, inputs first."""
-    run = _Run(plan, lane, sources, states)
+def evaluate(
+    plan: Plan,
+    lane: Lane[Flow],
+    sources: Sources[Flow],
+    states: BoxStates,
+    logged: Collection[tuple[str, int]] = (),
+) -> Pass[Flow]:
+    """Run every step once, inputs first; log the inputs that shall be (kernel step and number of its input)."""
+    run = _Run(plan, lane, sources, states, logged)
     for step in plan.steps.values():
         started = time.perf_counter()
         run.step(step)
@@ -136,8 +147,16 @@ def evaluate(plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxSt
 
 
 class _Run(Generic[Flow]):
-    def __init__(self, plan: Plan, lane: Lane[Flow], sources: Sources[Flow], states: BoxStates) -> None:
-        self.plan, self.lane, self.sources, self.states = plan, lane, sources, states
+    def __init__(
+        self,
+        plan: Plan,
+        lane: Lane[Flow],
+        sources: Sources[Flow],
+        states: BoxStates,
+        logged: Collection[tuple[str, int]],
+    ) -> None:
+        self.plan, self.lane, self.sources, self.states, self.logged = plan, lane, sources, states, logged
+        self.read_too = {plan.steps[name].inputs[port] for name, port in logged}
         self.result: Pass[Flow] = Pass({}, states, {}, {}, {}, {})
         self.kernel_states: dict[str, State] = {}
         self.from_rows: dict[str, Steps] = {}  # progress as the running maximum of a column, by "step column"
@@ -150,7 +169,7 @@ class _Run(Generic[Flow]):
             flow = self.result.flows[step.name] = self.sources.flows[step.name]
             metrics.rows_out = self.lane.count(flow)
         elif isinstance(step, Stateless):
-            asked = bool(self._columns_asked(step))
+            asked = bool(self._columns_asked(step)) or step.name in self.read_too
             shared = asked or len(self.plan.consumers[step.name]) != 1 or step.name in self.plan.stored.values()
             self.result.flows[step.name], ran = self.lane.stateless(step, flows[0], shared)
             self._ran(ran)
@@ -170,12 +189,24 @@ class _Run(Generic[Flow]):
         self.result.flows[step.name] = made.flow
         self.result.named[step.name] = made.named
         self.kernel_states[step.name] = made.state
+        self._log(step, flows, made.late)
         self._ran(made.ran)
         self._keep(self.result.late, step.box, made.late)
         self._keep(self.result.rejected, step.box, made.rejected)
         metrics.rows_out = self.lane.count(made.flow)
         metrics.state_rows = sum(len(t) for t in made.state.values())
         metrics.state_bytes = sum(t.nbytes for t in made.state.values())
+
+    def _log(self, step: KernelStep, flows: list[Flow], late: tuple[Refused, ...]) -> None:
+        """What is known of the rows that the kernel took, at the inputs that are logged."""
+        for port, asked in enumerate(step.kernel.asks()):
+            if asked is None or (step.name, port) not in self.logged:
+                continue
+            rows = self.lane.rows_of(flows[port], asked.columns)
+            for refused in late:
+                if refused.port == port:
+                    rows = rows.filter(~among(rows, refused.rows.stamp, refused.rows.pos))
+            self.result.logs[step.name, port] = Known.of(rows, asked)
 
     def _ran(self, ran: tuple[Ran, ...]) -> None:
         for each in ran:

@@ -22,6 +22,7 @@ from clew.engine import asides, stored
 from clew.engine.admission import StreamState, source_steps
 from clew.engine.evaluate import BoxStates, Pass, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
+from clew.engine.lineage import Modes, lineage_facts, logged_inputs
 from clew.engine.marks import (
     boxes_behind,
     checkpoint_meta,
@@ -53,8 +54,8 @@ class Start:
     progress: Mapping[str, Number | None] = field(default_factory=dict)
 
 
-def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
-    """What an engine over this store has in memory."""
+def recover(plan: Plan, store: Store, lane: DriverLane, modes: Modes) -> Memory:
+    """What an engine over this store has in memory. Boxes that are new get the lineage of their modes."""
     known = store.state.network
     if known is None:
         return Memory(store.state.epoch, {n: StreamState() for n in plan.sources}, BoxStates())
@@ -66,7 +67,7 @@ def recover(plan: Plan, store: Store, lane: DriverLane) -> Memory:
     new_kernels = [n for n in plan.kernels if step_mark(plan, n) not in known["kernels"]]
     behind = boxes_behind(plan, store.state)
     if new_outputs or new_kernels or behind:
-        return _rebuild(plan, store, lane, streams, new_outputs, behind, finished)
+        return _rebuild(plan, store, lane, streams, new_outputs, _Lacking(behind, modes), finished)
     start = _start(plan, store)
     states, replayed = _replay(plan, store, lane, start)
     return Memory(store.state.epoch, streams, states, replayed, store.state.epoch - start.epoch, finished)
@@ -147,7 +148,7 @@ def _rebuild(
     lane: DriverLane,
     streams: dict[str, StreamState],
     new: list[str],
-    behind: Mapping[str, int],
+    lacking: _Lacking,
     finished: bool,
 ) -> Memory:
     """Run the whole archive through the network; commit what new outputs hold, and new boxes leave, as one epoch."""
@@ -164,8 +165,10 @@ def _rebuild(
             )
     record = store.begin()
     record.network = network_facts(plan, store.state)
+    since = {box: upto + 1 for box, upto in lacking.behind.items()}
+    record.lineage = lineage_facts(plan, lacking.modes, since, record.stamp)
     try:
-        states, _ = _replay(plan, store, lane, Start(), _CatchUp(plan, store, record, new, behind))
+        states, _ = _replay(plan, store, lane, Start(), _CatchUp(plan, store, record, new, lacking))
         tables, meta = checkpoint_tables(plan, states)
         meta |= checkpoint_meta(record, {n: s.progress for n, s in streams.items()})
         record.checkpoint = store.write_checkpoint(record.epoch, tables, meta)
@@ -188,14 +191,21 @@ def _stream_state(store: Store, source: Source) -> StreamState:
     return StreamState(folder.seq, folder.meta.get("first"), progress, folder.meta.get("newest"), recent, pending)
 
 
+@dataclass(frozen=True)
+class _Lacking:
+    """Boxes that have not run over all that the store has, each with the stamp up to which it has; and all modes."""
+
+    behind: Mapping[str, int]
+    modes: Modes
+
+
 class _CatchUp:
     """What a replay makes that the store lacks: rows of new outputs, and what boxes that are new leave beside them."""
 
-    def __init__(
-        self, plan: Plan, store: Store, record: EpochRecord, outputs: list[str], behind: Mapping[str, int]
-    ) -> None:
+    def __init__(self, plan: Plan, store: Store, record: EpochRecord, outputs: list[str], lacking: _Lacking) -> None:
         self.plan, self.store, self.record = plan, store, record
-        self.outputs, self.behind = outputs, behind
+        self.outputs, self.behind, self.modes = outputs, lacking.behind, lacking.modes
+        self.logged = {of for of in logged_inputs(plan, self.modes) if plan.steps[of[0]].box in self.behind}
         self._rows: dict[str, list[Rows]] = {stream: [] for stream in outputs}
         self._passes: list[Pass[Rows]] = []
         self._made = dict.fromkeys(outputs, 0)
@@ -212,7 +222,8 @@ class _CatchUp:
         named = {step: n for step, n in result.named.items() if self.plan.steps[step].box in lacking}
         late = {box: parts for box, parts in result.late.items() if box in lacking}
         rejected = {box: parts for box, parts in result.rejected.items() if box in lacking}
-        self._passes.append(Pass({}, BoxStates(), named, late, rejected, {}))
+        logs = {of: known for of, known in result.logs.items() if self.plan.steps[of[0]].box in lacking}
+        self._passes.append(Pass({}, BoxStates(), named, late, rejected, {}, logs))
 
     def write(self) -> None:
         """Write what was noted as buckets of the record."""
@@ -226,7 +237,7 @@ class _CatchUp:
                 change.add.append(self.store.write_bucket("streams", stream, bucket))
                 change.seq = last + len(rows)
             parts.clear()
-        asides.add_made(self.store, self.plan, self.record, self._passes)
+        asides.add_made(self.store, self.plan, self.modes, self.record, self._passes)
         self._passes.clear()
 
 
@@ -258,7 +269,7 @@ def _replay(
                 move = next(((m.stamp, m.to) for m in moved if m.stream == name), None)
                 steps[name] = source_steps(progress[name], rows[name].stamp, order, move)
                 progress[name] = steps[name].end
-            result = evaluate(plan, lane, Sources(rows, steps, finish), states)
+            result = evaluate(plan, lane, Sources(rows, steps, finish), states, made.logged if made else ())
             states = result.states
             for stream, step_name in plan.stored.items():
                 emitted[stream] += len(result.flows[step_name])

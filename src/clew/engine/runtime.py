@@ -21,6 +21,7 @@ from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
+from clew.engine.lineage import Modes, lineage_facts, logged_inputs
 from clew.engine.marks import checkpoint_meta, checkpoint_tables, is_current, network_facts
 from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
@@ -95,8 +96,9 @@ class _Admitted:
 class Runtime:
     """Runs epochs of a plan over a store, in memory that a recovery can rebuild."""
 
-    def __init__(self, plan: Plan, store: Store, memory: Memory, lanes: Lanes) -> None:
-        self.plan, self.store, self.memory, self.lanes = plan, store, memory, lanes
+    def __init__(self, plan: Plan, store: Store, memory: Memory, lanes: Lanes, modes: Modes) -> None:
+        self.plan, self.store, self.memory, self.lanes, self.modes = plan, store, memory, lanes, modes
+        self._logged = logged_inputs(plan, modes)
 
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
@@ -121,7 +123,8 @@ class Runtime:
             name: lane.write_ahead(self.store, name, flows[name], self.memory.streams[name].seq + 1, number)
             for name in admitted.admissions
         }
-        result = evaluate(self.plan, lane, Sources(flows, admitted.steps, admitted.finish), self.memory.boxes)
+        sources = Sources(flows, admitted.steps, admitted.finish)
+        result = evaluate(self.plan, lane, sources, self.memory.boxes, self._logged)
         record = self.store.begin(id=arrival.id, query=arrival.query)
         record.stamp = admitted.last_stamp
         try:
@@ -213,7 +216,9 @@ class Runtime:
             self._source_change(record, name, made)
         self._stored_changes(record, admitted, result, lane)
         refused = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
-        asides.add_made(self.store, self.plan, record, [result], refused)
+        asides.add_made(self.store, self.plan, self.modes, record, [result], refused)
+        since = dict.fromkeys(self.plan.ends, self.store.state.stamp + 1)
+        record.lineage = lineage_facts(self.plan, self.modes, since, record.stamp)
         for name, made in admitted.admissions.items():
             if len(made.late):
                 reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,18 +13,22 @@ from clew.archive.store import Store
 from clew.engine.batches import Reject, row_json
 from clew.engine.evaluate import Named
 from clew.model.axis import Number, axis_end, span_of
+from clew.model.places import Places
 from clew.model.rows import IDENT, POS, STAMP, Ints, Rows, mix
 from clew.model.values import python_rows
 from clew.network.boxes import Source
-from clew.operators.base import ORIGIN_COLUMNS, Refused
+from clew.operators.base import ORIGIN_COLUMNS, Origin, Refused
+from clew.operators.lineage import Known
 
 SEQ, EPOCH, REASON = "_seq", "_epoch", "_reason"
+GROUP = "_group"
 
 SOURCE_HIDDEN = (SEQ, STAMP, EPOCH)
 DERIVED_HIDDEN = (SEQ, STAMP, POS, IDENT, EPOCH)
 
+#: under the mark of a step the origins of what it emitted; under that of an input what was logged of it
 ORIGINS_SCHEMA = pa.schema(
-    [pa.field("box", pa.string())] + [pa.field(c, pa.int64()) for c in (STAMP, POS, IDENT, *ORIGIN_COLUMNS, EPOCH)]
+    [pa.field("of", pa.string())] + [pa.field(c, pa.int64()) for c in (STAMP, POS, *ORIGIN_COLUMNS, GROUP, EPOCH)]
 )
 REJECTED_SCHEMA = pa.schema(
     [("name", pa.string()), ("reason", pa.string()), ("row", pa.string()), (STAMP, pa.int64()), (EPOCH, pa.int64())]
@@ -90,9 +94,7 @@ def stored_schema(visible: pa.Schema, hidden: Iterable[str]) -> pa.Schema:
 
 
 def late_schema(visible: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        [*visible, pa.field(REASON, pa.string()), pa.field(STAMP, pa.int64()), pa.field(EPOCH, pa.int64())]
-    )
+    return pa.schema([*visible, pa.field(REASON, pa.string()), *(pa.field(n, pa.int64()) for n in (STAMP, POS, EPOCH))])
 
 
 def source_ident(stream: str, seq: Ints) -> Ints:
@@ -123,17 +125,29 @@ def archived_rows(stream: str, table: pa.Table) -> Rows:
     return Rows(table.drop_columns(list(SOURCE_HIDDEN)), stamp, np.zeros(len(seq), np.int64), source_ident(stream, seq))
 
 
-def origins_table(named: dict[str, Named], epoch: int) -> pa.Table:
-    """The origin index of one epoch, box by box in place order."""
-    parts = []
-    for step, rows in named.items():
-        count = len(rows.stamp)
-        if not count:
-            continue
-        box = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [step]).cast(pa.string())
-        columns = [box, rows.stamp, rows.pos, rows.ident, *rows.origin.arrays(), np.full(count, epoch)]
-        parts.append(pa.table([pa.array(c) for c in columns], schema=ORIGINS_SCHEMA))
-    return pa.concat_tables(parts) if parts else ORIGINS_SCHEMA.empty_table()
+def origins_table(named: Mapping[str, Named], logs: Mapping[str, Known], epoch: int) -> pa.Table:
+    """The origin index of one epoch, by marks: box by box, then the logs of inputs, each in place order."""
+    parts = [_index_part(mark, r.stamp, r.pos, r.origin, _zeros(r.stamp), epoch) for mark, r in named.items()]
+    for mark, known in logs.items():
+        zero = _zeros(known.stamp)
+        origin = Origin(zero, zero, zero, zero, known.on)
+        parts.append(_index_part(mark, known.stamp, known.pos, origin, known.group, epoch))
+    return pa.concat_tables([ORIGINS_SCHEMA.empty_table(), *parts])
+
+
+def _index_part(mark: str, stamp: Ints, pos: Ints, origin: Origin, group: Ints, epoch: int) -> pa.Table:
+    of = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(stamp), np.int32)), [mark]).cast(pa.string())
+    columns = [of, stamp, pos, *origin.arrays(), group, np.full(len(stamp), epoch)]
+    return pa.table([pa.array(c) for c in columns], schema=ORIGINS_SCHEMA)
+
+
+def _zeros(like: Ints) -> Ints:
+    return np.zeros(len(like), np.int64)
+
+
+def logged(table: pa.Table) -> Known:
+    """What `origins_table` holds of an input."""
+    return Known(*(np.asarray(table.column(c)) for c in (STAMP, POS, GROUP, "tag")))
 
 
 def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refused]], epoch: int) -> pa.Table:
@@ -148,11 +162,12 @@ def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refus
     return pa.table([*columns, [epoch] * len(rows)], schema=REJECTED_SCHEMA)
 
 
-def late_table(visible: pa.Table, reasons: list[str], stamps: Ints | None, epoch: int) -> pa.Table:
-    """Late tuples, whole; at a box with their stamp, at a stream without one."""
+def late_table(visible: pa.Table, reasons: list[str], places: Places | None, epoch: int) -> pa.Table:
+    """Late tuples, whole; at a box with their place, at a stream without one."""
     count = len(visible)
-    stamp = pa.nulls(count, pa.int64()) if stamps is None else pa.array(stamps)
-    columns = [*visible.columns, pa.array(reasons, pa.string()), stamp, pa.array(np.full(count, epoch))]
+    none = pa.nulls(count, pa.int64())
+    place = (none, none) if places is None else (pa.array(places.stamp), pa.array(places.pos))
+    columns = [*visible.columns, pa.array(reasons, pa.string()), *place, pa.array(np.full(count, epoch))]
     return pa.table(columns, schema=late_schema(visible.schema))
 
 

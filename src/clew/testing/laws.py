@@ -25,13 +25,16 @@ from clew.engine import stored
 from clew.engine.admission import source_steps
 from clew.engine.batches import row_json
 from clew.engine.catalyst import Catalyst
-from clew.engine.evaluate import BoxStates, Lane, Named, Sources, evaluate
+from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.lanes.driver import DriverLane
+from clew.engine.lineage import Modes, log_mark, logged_inputs
+from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.model.axis import axis_of
+from clew.model.places import Places
 from clew.model.rows import STAMP, Rows
 from clew.network.network import Network
-from clew.operators.base import ORIGIN_COLUMNS, Origin, Refused
+from clew.operators.base import NO_FLOOR, ORIGIN_COLUMNS
 from clew.session import Engine, FarAheadWarning
 from clew.testing.reference import Admitted, Made, interpret
 
@@ -67,21 +70,18 @@ def check_reference(network: Network, actions: Sequence[Action], folder: Path) -
             act(engine, action)
         expected = interpret(network, Log.of(engine).admitted())
         found = contents(engine._store)
-        kernels = {engine._plan.steps[n].box: n for n in engine._plan.kernels}
+        kernels = {engine._plan.steps[n].box: step_mark(engine._plan, n) for n in engine._plan.kernels}
     for stream, box in network.outputs.items():
         hidden = ("_seq", "_ident")
         rows = [_without(row, hidden) for row in found.get(f"stream {stream}", [])]
         _compare([_told(m) for m in expected[box].rows], rows, f"the reference: stream {stream}")
-    for box, step in kernels.items():
-        made, name = expected[box], f"box={step!r}"
+    for box, mark in kernels.items():
+        made, name = expected[box], f"of={mark!r}"
         origins = [row for row in found.get("origins", []) if row[0] == name]
-        _compare(
-            [_origin(m) for m in made.inner], [_without(r, ("box", "_ident")) for r in origins], f"origins of {box}"
-        )
-        known = [(row, m.ident) for row, m in zip(origins, made.inner, strict=True) if m.ident is not None]
-        _compare([(f"_ident={ident}",) for _, ident in known], [(row[3],) for row, _ in known], f"idents of {box}")
+        told_of = [_without(row, ("of", "_group")) for row in origins]
+        _compare([_origin(m) for m in made.inner], told_of, f"origins of {box}")
         if made.late is not None:
-            late = [(row[-1],) for row in found.get(f"late.{box}", [])]
+            late = [(row[-2],) for row in found.get(f"late.{box}", [])]
             _compare(sorted((f"_stamp={stamp}",) for stamp, _ in made.late), sorted(late), f"late rows of {box}")
     for box, made in expected.items():
         if made.rejected is not None:
@@ -255,12 +255,13 @@ def _told(made: Made) -> tuple[str, ...]:
 
 def _origin(made: Made) -> tuple[str, ...]:
     names = ("_stamp", "_pos", *ORIGIN_COLUMNS)
-    return tuple(f"{n}={v}" for n, v in zip(names, (made.stamp, made.pos, *made.origin), strict=True))
+    origin = (*made.origin, *[NO_FLOOR] * (len(ORIGIN_COLUMNS) - len(made.origin)))
+    return tuple(f"{n}={v}" for n, v in zip(names, (made.stamp, made.pos, *origin), strict=True))
 
 
 def _origins_sorted(table: pa.Table) -> list[tuple[str, ...]]:
     table = table.drop_columns([stored.EPOCH])
-    return told(table.sort_by([("box", "ascending"), ("_stamp", "ascending"), ("_pos", "ascending")]))
+    return told(table.sort_by([("of", "ascending"), ("_stamp", "ascending"), ("_pos", "ascending")]))
 
 
 def _derived(whole: Contents, plan: Plan) -> Contents:
@@ -310,7 +311,7 @@ class Log:
 
 def replayed(plan: Plan, log: Log, cuts: Iterable[int] = (), lane: Lane[Any] | None = None) -> Contents:
     """What boxes make of an admitted sequence in epochs that end behind the stamps `cuts`, without a store."""
-    lane = lane or DriverLane(Catalyst(_no_session))
+    lane, modes = lane or DriverLane(Catalyst(_no_session)), Modes()
     states, collected = BoxStates(), _Collected(plan)
     progress: dict[str, Any] = dict.fromkeys(plan.sources)
     edges = [0, *sorted({c for c in cuts if 0 < c < log.last}), log.last]
@@ -324,12 +325,12 @@ def replayed(plan: Plan, log: Log, cuts: Iterable[int] = (), lane: Lane[Any] | N
             progress[name] = steps[name].end
             flows[name] = rows
         finish = next((m.stamp for m in log.moves if m.finish and low < m.stamp <= high), None)
-        result = evaluate(plan, lane, Sources(flows, steps, finish), states)
+        result = evaluate(plan, lane, Sources(flows, steps, finish), states, logged_inputs(plan, modes))
         states = result.states
         for stream, of in plan.stored.items():
             if stream not in plan.sources:
                 collected.streams[stream].append(lane.rows(result.flows[of]))
-        collected.take(result.named, result.late, result.rejected)
+        collected.take(result)
     return collected.contents()
 
 
@@ -345,37 +346,33 @@ class _Collected:
 
     def __init__(self, plan: Plan) -> None:
         self.streams: dict[str, list[Rows]] = {s: [] for s in plan.stored if s not in plan.sources}
-        self.named: dict[str, list[Named]] = {}
+        self.plan = plan
+        self.origins: list[pa.Table] = []
         self.late: dict[str, list[tuple[str, ...]]] = {}
         self.rejected: list[tuple[str, ...]] = []
 
-    def take(
-        self, named: Mapping[str, Named], late: Mapping[str, list[Refused]], rejected: Mapping[str, list[Refused]]
-    ) -> None:
-        for step, rows in named.items():
-            self.named.setdefault(step, []).append(rows)
-        for box, parts in late.items():
+    def take(self, result: Pass[Any]) -> None:
+        named = {step_mark(self.plan, step): rows for step, rows in result.named.items()}
+        logs = {log_mark(self.plan, of): known for of, known in result.logs.items()}
+        self.origins.append(stored.origins_table(named, logs, 0))
+        for box, parts in result.late.items():
             for part in parts:
                 name = f"late.{box}" + (f".{part.port}" if part.port else "")
-                table = stored.late_table(part.rows.table, list(part.reasons), part.rows.stamp, 0)
+                table = stored.late_table(
+                    part.rows.table, list(part.reasons), Places(part.rows.stamp, part.rows.pos), 0
+                )
                 self.late.setdefault(name, []).extend(told(table.drop_columns([stored.EPOCH])))
-        self.rejected += told(stored.rejected_table({}, dict(rejected), 0).drop_columns([stored.EPOCH]))
+        self.rejected += told(stored.rejected_table({}, dict(result.rejected), 0).drop_columns([stored.EPOCH]))
 
     def contents(self) -> Contents:
         found: Contents = {}
         for stream, parts in self.streams.items():
             rows = Rows.concat(parts)
             found[f"stream {stream}"] = told(stored.derived_bucket(rows, 1, 0).drop_columns([stored.EPOCH]))
-        whole = {step: _joined(parts) for step, parts in self.named.items()}
-        found["origins"] = _origins_sorted(stored.origins_table(whole, 0))
+        found["origins"] = _origins_sorted(pa.concat_tables(self.origins))
         found |= {name: sorted(rows) for name, rows in self.late.items()}
         found["rejected"] = sorted(self.rejected)
         return {name: rows for name, rows in found.items() if rows}
-
-
-def _joined(parts: Sequence[Named]) -> Named:
-    stamp, pos, ident = (np.concatenate([getattr(p, a) for p in parts]) for a in ("stamp", "pos", "ident"))
-    return Named(stamp, pos, ident, Origin.concat([p.origin for p in parts]))
 
 
 def _no_session() -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from clew.expressions.aggregates import AggregateCall, split_aggregates, users_columns
@@ -37,6 +38,7 @@ from clew.network.network import Network
 from clew.operators import apply, drop, join, resample, sort, union
 from clew.operators.aggregation import result_type
 from clew.operators.aggregation.reference import reference as value_of
+from clew.operators.base import NO_FLOOR
 from clew.operators.join import join_schema
 from clew.operators.windows.reference import reference as windows_of
 
@@ -204,18 +206,19 @@ class _Interpreter:
         plan = split_aggregates(box.aggregations, (), what="", at="", columns=self.told[box.inputs[0]].schema.names)
         ready, rejected = self._before(first, plan.before)
         kind = second.schema.field(box.on[1]).type
+        progress = [self.progress(name, on) for name, on in zip(box.inputs, box.on, strict=True)]
+        within = span_of(box.within, kind, "within")
         found = resample.reference(
-            _on_axis(ready, box.on[0]), _on_axis(second, box.on[1]),
-            [self.progress(name, on) for name, on in zip(box.inputs, box.on, strict=True)],
-            box.on, span_of(box.within, kind, "within"), box.by,
-        )  # fmt: skip
+            _on_axis(ready, box.on[0]), _on_axis(second, box.on[1]), progress, box.on, within, box.by
+        )
         rows = []
         for stamp, y, near in found:
             asks = second.rows[y["_n"]]
             used = [ready.rows[x["_n"]] for x in near]
             results = {c.out: value_of(c, [m.values for m in used]) for c in plan.calls}
             last = (used[-1].stamp, used[-1].pos) if used else (-1, -1)
-            origin = (asks.stamp, asks.pos, *last, used[0].stamp if used else -1)
+            floor = _floor([value for at, value in progress[1] if at < asks.stamp], within, is_float_axis(kind))
+            origin = (asks.stamp, asks.pos, *last, used[0].stamp if used else -1, floor)
             made_of = ((1, asks.stamp, asks.pos), *((0, m.stamp, m.pos) for m in used))
             rows.append(Made({**asks.values, **results}, stamp, 0, asks.ident, made_of, origin))
         calls = [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
@@ -237,7 +240,7 @@ class _Interpreter:
             results = {c.out: value_of(c, window.rows) for c in plan.calls}
             groups = {b: _normal(v) for b, v in zip(box.by, window.group, strict=True)}
             made_of = tuple((0, *place) for place in places)
-            origin = (*places[0], *places[-1], window.tag)
+            origin = (*places[0], *places[-1], window.tag, window.floor)
             rows.append(Made({**groups, **results}, window.stamp, 0, None, made_of, origin))
         fields = [ready.schema.field(b) for b in box.by]
         fields += [pa.field(c.out, result_type(c, ready.schema)) for c in plan.calls]
@@ -462,6 +465,14 @@ def _normal(value: Any) -> Any:
 
 def _visible(row: Row) -> Row:
     return {name: value for name, value in row.items() if not name.startswith("_")}
+
+
+def _floor(before: Sequence[Any], within: Any, floats: bool) -> int:
+    """Where a resample's rows begin that can still be used, as the origin index holds it."""
+    if not before:
+        return NO_FLOOR
+    low = max(before) - within
+    return int(np.float64(low).view(np.int64)) if floats else low
 
 
 def _listed(rejected: list[tuple[int, Row]] | None) -> list[tuple[int, Row]]:

@@ -39,15 +39,16 @@ class DriverLane:
     def kernel(self, step: KernelStep, state: State, flows: list[Rows], progress: list[Steps]) -> KernelResult[Rows]:
         made = run_in_parts(step.kernel, state, flows, progress)
         rows = made.rows
-        return KernelResult(
-            rows, Named(rows.stamp, rows.pos, rows.ident, made.origin), made.state, made.late, made.rejected
-        )
+        return KernelResult(rows, Named(rows.stamp, rows.pos, made.origin), made.state, made.late, made.rejected)
 
     def count(self, flow: Rows) -> int:
         return len(flow)
 
     def column(self, flow: Rows, column: str) -> tuple[Ints, pa.ChunkedArray]:
         return flow.stamp, flow.table.column(column)
+
+    def rows_of(self, flow: Rows, columns: tuple[str, ...]) -> Rows:
+        return flow.select(columns)
 
     def rows(self, flow: Rows) -> Rows:
         return flow

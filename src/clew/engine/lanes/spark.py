@@ -132,7 +132,7 @@ class SparkLane:
                 return combined
         emission, ran = self._distributed(step, state, flows, progress)
         rows, origin = merge(emission)
-        named = Named(rows.stamp, rows.pos, rows.ident, origin)
+        named = Named(rows.stamp, rows.pos, origin)
         late = tuple(r for e in emission for r in e.late)
         rejected = tuple(r for e in emission for r in e.rejected)
         return KernelResult(self._kept(rows), named, join_state([e.state for e in emission]), late, rejected, ran)
@@ -144,6 +144,9 @@ class SparkLane:
     def column(self, flow: Slices, column: str) -> tuple[Ints, pa.ChunkedArray]:
         rows, _ = self._loaded(flow)
         return rows.stamp, rows.table.column(column)
+
+    def rows_of(self, flow: Slices, columns: tuple[str, ...]) -> Rows:
+        return self._loaded(flow)[0].select(columns)
 
     def rows(self, flow: Slices) -> Rows:
         return self._loaded(flow)[0]
@@ -263,7 +266,7 @@ class SparkLane:
             return None
         panes = [Rows.from_table(map_arrow(t["path"]).combine_chunks()) for t in told]
         made = kernel.run_combined(state, panes, [progress])
-        named = Named(made.rows.stamp, made.rows.pos, made.rows.ident, made.origin)
+        named = Named(made.rows.stamp, made.rows.pos, made.origin)
         ran = _read_ran(flow.pending, told)
         return KernelResult(self._kept(made.rows), named, made.state, made.late, made.rejected, ran)
 
