@@ -146,6 +146,18 @@ class TooOld(ClewError, LookupError):
     """What is asked for has aged out of the archive."""
 
 
+class Untraced(ClewError, LookupError):
+    """Lineage that was asked for and not noted when the tuples were made."""
+
+
+class TooMuchAsked(ClewError, ValueError):
+    """More at once than can be held."""
+
+
+class NotReplayed(ClewError, RuntimeError):
+    """Rows that cannot be made again, or came out otherwise."""
+
+
 class SourceFailed(ClewError, RuntimeError):
     """A streaming source has failed or disappeared."""
 

@@ -69,8 +69,12 @@ def read_buckets(
     schema: pa.Schema,
     columns: Sequence[str] | None = None,
     ranges: Ranges | None = None,
+    equals: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """The rows of `entries`, in their order, that lie within `ranges` (inclusive, on the columns' axes)."""
+    """The rows of `entries`, in their order, that lie within `ranges` (inclusive, on the columns' axes).
+
+    `equals`: columns of text that must have these values.
+    """
     ranges = ranges or {}
     paths = [
         str(folder / entry.path)
@@ -81,6 +85,9 @@ def read_buckets(
     if not paths:
         return pa.schema([schema.field(name) for name in names]).empty_table()
     condition = range_filter(schema, ranges)
+    for name, text in (equals or {}).items():
+        part = pc.field(name) == text
+        condition = part if condition is None else condition & part
     with reading(folder, entries):
         found: pa.Table = ds.dataset(paths, schema=schema, format=_CHECKED).to_table(columns=names, filter=condition)
     return found

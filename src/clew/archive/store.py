@@ -186,10 +186,11 @@ class Store:
         columns: Sequence[str] | None = None,
         ranges: buckets.Ranges | None = None,
         *,
+        equals: Mapping[str, str] | None = None,
         as_of: int | None = None,
         kind: Kind = "streams",
     ) -> pa.Table:
-        """The rows of a stream or table in seq order, those within `ranges` only.
+        """The rows of a stream or table in seq order, those within `ranges` only, and with the texts of `equals`.
 
         `ranges` maps a column to (low, high), both inclusive or None, as points of the column's axis; buckets and
         row groups outside are not read. `as_of` keeps the rows that had come in by that epoch; `TooOld` if some of
@@ -203,7 +204,7 @@ class Store:
         if as_of is not None and "_epoch" in folder.schema.names:
             wanted["_epoch"] = (wanted.get("_epoch", (None, None))[0], as_of)
         entries = list(folder.files.values())
-        return buckets.read_buckets(self.layout.folder(kind, name), entries, folder.schema, columns, wanted)
+        return buckets.read_buckets(self.layout.folder(kind, name), entries, folder.schema, columns, wanted, equals)
 
     # --- an epoch ---
 

@@ -161,6 +161,10 @@ class Kernel(ABC):
         """Between which places the rows lie that rows are made of, at an input that is asked about."""
         return Span(origin.first, origin.last)
 
+    def ends(self, port: int) -> tuple[str, str]:  # noqa: ARG002
+        """The columns of origins that bound, as stamps, which rows of an input an emitted row can be made of."""
+        return "first_stamp", "first_stamp" if self.asks()[0] is None else "last_stamp"
+
     def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:  # noqa: ARG002
         """For each input which of its rows the emitted rows of these origins are made of.
 

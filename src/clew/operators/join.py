@@ -128,6 +128,9 @@ class JoinKernel(Kernel):
 
     # --- what explanations ask ---
 
+    def ends(self, port: int) -> tuple[str, str]:
+        return ("last_stamp", "last_stamp") if port else ("first_stamp", "first_stamp")
+
     def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
         del known
         pairs = np.flatnonzero(origin.last_stamp >= 0)

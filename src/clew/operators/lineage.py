@@ -18,6 +18,8 @@ from clew.model.groups import group_hash
 from clew.model.places import Places, place_codes
 from clew.model.rows import Bools, Ints, Rows
 
+MOST_LINKS = 100_000_000  # in memory at once; each takes some 24 bytes
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -137,6 +139,30 @@ class Span:
         return Span(self.first.take(index), self.last.take(index))
 
 
+class MissingRows(LookupError):
+    """Rows that origins name are not among those that are known."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(f"{len(places)} rows are missing")
+        self.places = places
+
+
+class TooManyLinks(ValueError):
+    """More links than can be held at once."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count:,} links")
+        self.count = count
+
+
+def heads(known: Known, places: Places) -> Ints:
+    """Where these places are among the rows known; `MissingRows` if some are not."""
+    found = Places(known.stamp, known.pos).find(places)
+    if (found < 0).any():
+        raise MissingRows(places.take(found < 0))
+    return found
+
+
 def between(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints]:
     """All (number of the span, index in `known`) of rows of its group within each span, in place order."""
     codes, first, last = place_codes(
@@ -150,6 +176,8 @@ def between(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints]:
     mine = rank[len(known) :] * width
     lo = np.searchsorted(keys, mine + first, side="left")
     hi = np.maximum(np.searchsorted(keys, mine + last, side="right"), lo)
+    if int((hi - lo).sum()) > MOST_LINKS:
+        raise TooManyLinks(int((hi - lo).sum()))
     owner = np.repeat(np.arange(len(lo)), hi - lo)
     ahead = np.cumsum(hi - lo) - (hi - lo)
     return owner, order[lo[owner] + np.arange(len(owner)) - ahead[owner]]

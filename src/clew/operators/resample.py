@@ -29,7 +29,7 @@ from clew.operators.band import (
     within_end,
 )
 from clew.operators.base import NO_FLOOR, Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, Span, between
+from clew.operators.lineage import Asked, Known, Links, Picked, Span, between, heads
 from clew.operators.progress import after_step, cut, differing
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
@@ -143,9 +143,12 @@ class ResampleKernel(Kernel):
             return Span(origin.first, origin.first)
         return Span(Places(origin.tag, np.zeros_like(origin.tag)), origin.last)
 
+    def ends(self, port: int) -> tuple[str, str]:
+        return ("first_stamp", "first_stamp") if port else ("tag", "last_stamp")
+
     def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
         used, asking = known
-        asks = Places(asking.stamp, asking.pos).find(origin.first)
+        asks = heads(asking, origin.first)
         some = np.flatnonzero(origin.last_stamp >= 0)
         owner, row = between(self.spans(0, origin).take(some), asking.group[asks[some]], used)
         owner = some[owner]

@@ -98,9 +98,9 @@ class AnchoredKernel(WindowKernel):
         if self.floats:
             floor = np.where(origin.floor == NO_FLOOR, -np.inf, origin.floor.view(np.float64))
             values: Axis = on.view(np.float64)
-            within: Bools = (values <= self.ends(head.view(np.float64))) & (values > floor) & np.isfinite(values)
+            within: Bools = (values <= self.until(head.view(np.float64))) & (values > floor) & np.isfinite(values)
             return within
-        return (on <= self.ends(head)) & (on > origin.floor) & (on > -FAR) & (on < FAR)
+        return (on <= self.until(head)) & (on > origin.floor) & (on > -FAR) & (on < FAR)
 
     # --- what revisions ask ---
 
@@ -147,7 +147,7 @@ class AnchoredKernel(WindowKernel):
         inside: Bools = valid & (np.isfinite(on) if self.floats else (on > -FAR) & (on < FAR))
         return on, inside
 
-    def ends(self, heads: Axis) -> Axis:
+    def until(self, heads: Axis) -> Axis:
         """Up to where the windows of these heads hold rows."""
         ends = heads + self.span
         return np.minimum(ends, _LARGEST).astype(np.float64) if self.floats else ends.astype(np.int64)
@@ -230,7 +230,7 @@ class AnchoredKernel(WindowKernel):
     # --- out ---
 
     def _until(self, block: Block, head: Ints) -> Axis:
-        return self.ends(block.extra[ON][head])
+        return self.until(block.extra[ON][head])
 
     def _above(self, values: Axis, group: Ints, floor: Axis, floored: Ints) -> Ints:
         """The bits of what the rows of each window stand above: the head before it and the slide; or NO_FLOOR."""

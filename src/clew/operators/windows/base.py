@@ -25,7 +25,7 @@ from clew.model.places import Places
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, between
+from clew.operators.lineage import Asked, Known, Links, Picked, between, heads
 from clew.operators.replay import History
 
 Numbers = NDArray[Any]
@@ -207,7 +207,7 @@ class WindowKernel(Kernel):
     def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
         """The rows of the head's group between first and last, as far as they stand in the window."""
         rows = known[0]
-        head = Places(rows.stamp, rows.pos).find(origin.first)
+        head = heads(rows, origin.first)
         owner, row = between(self.spans(0, origin), rows.group[head], rows)
         keep = self.inside(origin.take(owner), rows.on[head[owner]], rows.on[row])
         if keep is not None and not keep.all():

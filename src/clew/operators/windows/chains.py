@@ -25,7 +25,7 @@ class Anchored(Protocol):
     floats: bool
 
     def kept(self, history: History) -> Kept: ...
-    def ends(self, heads: Axis) -> Axis: ...
+    def until(self, heads: Axis) -> Axis: ...
 
 
 class Chains:
@@ -42,7 +42,7 @@ class Chains:
         order = sort_by(group, stamp, pos)
         self.group, self.stamp, self.pos = group[order], stamp[order], pos[order]
         self.value: Axis = np.concatenate([closed, np.asarray(kept.table.column(ON))[open_]])[order]
-        self.end = kernel.ends(self.value)
+        self.end = kernel.until(self.value)
         self.emitted = np.concatenate([history.stamp, np.full(len(open_), NEVER)])[order]
 
     def starts(self, stamp: int) -> tuple[Ints, Ints, Ints]:
@@ -96,7 +96,7 @@ class Chains:
     def _opens(self, value: Axis, count: Ints, on: Axis, limit: Axis) -> Bools:
         """Whether rows with `count` heads before them are heads."""
         last = np.append(value, 0)[count - 1]
-        opens: Bools = ((count == 0) | (on > last + self._kernel.slide)) & (self._kernel.ends(on) >= limit)
+        opens: Bools = ((count == 0) | (on > last + self._kernel.slide)) & (self._kernel.until(on) >= limit)
         return opens
 
     def _by_group(self, rows: Rows) -> list[tuple[int, Ints, tuple[int, int]]]:

@@ -79,7 +79,7 @@ class ClockKernel(WindowKernel):
         span, slide = positive_span(window.span, kind, "span"), positive_span(window.slide, kind, "slide")
         self.floats = is_float_axis(kind)
         self.starts = Grid(slide, 0.0 if self.floats else 0, self.floats)
-        self.ends = Grid(slide, span, self.floats)
+        self.closes = Grid(slide, span, self.floats)
         self.column = window.on
         self.row_columns = ((ON, pa.float64() if self.floats else pa.int64()),)
         super().__init__(by, calls, schema, window.on)
@@ -94,7 +94,7 @@ class ClockKernel(WindowKernel):
     def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools:
         del head
         number, values = (self.starts.index(self._axis(bits)) for bits in (origin.tag, on))
-        return (self.ends.index(self._axis(on)) < number) & (number <= values) & self.starts.holds(self._axis(on))
+        return (self.closes.index(self._axis(on)) < number) & (number <= values) & self.starts.holds(self._axis(on))
 
     def in_order(self, rows: Rows, picked: Picked) -> Picked:
         on, _ = axis_of(rows.table.column(self.column))
@@ -109,12 +109,12 @@ class ClockKernel(WindowKernel):
         inside = valid & self.starts.holds(on)
         late.add(valid & ~inside, f"'{self.column}' is too far from zero for windows of this slide")
         on = np.where(inside, on, on.dtype.type(0)) if not inside.all() else on
-        first, last = self.ends.index(on) + 1, self.starts.index(on)
+        first, last = self.closes.index(on) + 1, self.starts.index(on)
         before = steps.before(rows.stamp, -np.inf if self.floats else -NEVER)
-        behind = inside & (first <= last) & (self.ends.edge(last) <= before)
+        behind = inside & (first <= last) & (self.closes.edge(last) <= before)
         late.add(behind, f"every window that holds its '{self.column}' has closed")
         taken = inside & (first <= last) & ~behind
-        opened = np.maximum(first, self.ends.index(before) + 1)  # what has closed before is not entered
+        opened = np.maximum(first, self.closes.index(before) + 1)  # what has closed before is not entered
         return on, opened, last, taken
 
     def reach(
@@ -132,7 +132,7 @@ class ClockKernel(WindowKernel):
         values = [on.view(np.int64) for _, _, on, *_ in entered]
         same = change.equal(*(mix_pair(v, e[-1]) for v, e in zip(values, entered, strict=True)))
         for (_, steps, _, opened, last, taken, group), stays in zip(entered, same, strict=True):
-            low, high = (steps.reaches(self.ends.edge(k[taken])) for k in (opened, last))
+            low, high = (steps.reaches(self.closes.edge(k[taken])) for k in (opened, last))
             found.add(low, high, group[taken], moves=~stays[taken])
         found.add(*differing(before[0], after[0], self._edges_seen))
         return found.done()
@@ -140,7 +140,7 @@ class ClockKernel(WindowKernel):
     def _edges_seen(self, values: Axis) -> Ints:
         """How many ends of windows progress has passed; the end of the axis is behind all."""
         end = np.inf if self.floats else NEVER
-        return np.where(values == end, NEVER, self.ends.index(values))
+        return np.where(values == end, NEVER, self.closes.index(values))
 
     def needs(self, stamp: int, progress: Sequence[Steps], history: History) -> tuple[int, ...]:
         """From the first row of the windows that were open: they closed later, or the state holds them now."""
@@ -161,12 +161,12 @@ class ClockKernel(WindowKernel):
     def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
         block = self._by_value(self.layout(state, part.rows, {ON: part.on}))
         on = block.extra[ON]
-        floor = self.ends.index_of(part.start)
-        first, last = self.ends.index(on) + 1, self.starts.index(on)
+        floor = self.closes.index_of(part.start)
+        first, last = self.closes.index(on) + 1, self.starts.index(on)
         if floor is not None:
             first = np.maximum(first, floor + 1)
         group, number, lo, hi = self._windows(block, first, last)
-        stamp = steps.reaches(self.ends.edge(number))
+        stamp = steps.reaches(self.closes.edge(number))
         done = (stamp >= 0) & (stamp < part.limit)
         group, number, lo, hi, stamp = (a[done] for a in (group, number, lo, hi, stamp))
 
@@ -183,11 +183,11 @@ class ClockKernel(WindowKernel):
         some = hi > lo
         group, number, lo, hi, stamp = (a[some] for a in (group, number, lo, hi, stamp))
 
-        begin, end = self.starts.edge(number), self.ends.edge(number)
+        begin, end = self.starts.edge(number), self.closes.edge(number)
         tag = begin.view(np.int64)
         named = mix_pair(block.groups.hash[group], tag)
         closed = Closed(group, stamp, named, Origin(*block.places(*extent(block, lo, hi, index)), tag), end)
-        open_ = steps.reaches(self.ends.edge(last)) >= part.limit
+        open_ = steps.reaches(self.closes.edge(last)) >= part.limit
         after = self.keep(block, open_, per_group(open_, block.bounds) > 0)
         table = block.table if index is None else block.table.take(pa.array(index))
         yield self.emission(block.groups, closed, self.aggregated(table, lo, hi), after)

@@ -59,7 +59,7 @@ class PaneKernel(ClockKernel):
         super().__init__(window, by, calls, schema)
         self.summed = list(dict.fromkeys(name for call in calls for name in call.args))
         self.encoded = tuple(name for name in by if name not in self.summed and name != self.column)
-        self.width = gcd(int(self.starts.step), int(self.ends.offset))
+        self.width = gcd(int(self.starts.step), int(self.closes.offset))
         none = np.empty(0, np.int64)
         kept = [
             (f"_window_partial_{i}", partial(c, schema.empty_table(), none, none).type) for i, c in enumerate(calls)
@@ -91,8 +91,8 @@ class PaneKernel(ClockKernel):
         return among_places((known.group, pane), (held, np.asarray(panes.column(ON))))
 
     def _run(self, state: State, part: Part, steps: Steps) -> Iterator[Emission]:
-        floor = self.ends.index_of(part.start)
-        first = self.ends.index(part.on) + 1
+        floor = self.closes.index_of(part.start)
+        first = self.closes.index(part.on) + 1
         missed = part.opened > (first if floor is None else np.maximum(first, floor + 1))
         if missed.any():
             for half in part.halves(steps, -NEVER):
@@ -126,12 +126,12 @@ class PaneKernel(ClockKernel):
         block = self.layout(state, panes, extra)
         block, nodes = self._merged(block)
         on = block.extra[ON]
-        floor = self.ends.index_of(steps.start)
-        first, last = self.ends.index(on) + 1, self.starts.index(on)
+        floor = self.closes.index_of(steps.start)
+        first, last = self.closes.index(on) + 1, self.starts.index(on)
         if floor is not None:
             first = np.maximum(first, floor + 1)
         group, number, lo, hi = self._windows(block, first, last)
-        stamp = steps.reaches(self.ends.edge(number))
+        stamp = steps.reaches(self.closes.edge(number))
         done = (stamp >= 0) & (stamp < limit)
         group, number, lo, hi, stamp = (a[done] for a in (group, number, lo, hi, stamp))
         sums = _summed(nodes, lo, hi - lo, self.calls)
@@ -142,9 +142,9 @@ class PaneKernel(ClockKernel):
             stamp,
             mix_pair(block.groups.hash[group], tag),
             Origin(fs, fp, ls, lp, tag),
-            self.ends.edge(number),
+            self.closes.edge(number),
         )
-        open_ = steps.reaches(self.ends.edge(last)) >= limit
+        open_ = steps.reaches(self.closes.edge(last)) >= limit
         results = [final(call, p) for call, p in zip(self.calls, sums.partials, strict=True)]
         return self.emission(block.groups, closed, results, self.keep(block, open_, per_group(open_, block.bounds) > 0))
 

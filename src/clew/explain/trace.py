@@ -1,0 +1,165 @@
+"""One step back: what the rows of a box are made of, and the rows themselves, made again where they are not stored.
+
+This is the wrapper of Glavic et al., "Efficient Stream Provenance", §4.2, in one place for all boxes: a kernel says
+what its origins stand for (`links`), and where a window's rows lie between two ends, it is told of the rows there.
+They come from the archive where the input is stored, from the log that an exact run wrote, or are made again, box by
+box, from what their origins name: boxes are resumed with the windows they had and never invent one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from clew.archive.store import Store
+from clew.engine import asides
+from clew.engine.lanes.driver import DriverLane
+from clew.engine.lineage import Chain, Input, chain_to, is_stored
+from clew.engine.plan import KernelStep, Plan, Step
+from clew.errors import NotReplayed, TooMuchAsked, TooOld
+from clew.explain.index import Index, Range, near, without
+from clew.model.places import Places, among
+from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Rows
+from clew.operators.base import Origin
+from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, TooManyLinks, covering
+
+
+class Tracer:
+    """Reads the lineage and the archive of a store; `replayed` counts the rows that were made again, by box."""
+
+    def __init__(self, plan: Plan, store: Store, lane: DriverLane) -> None:
+        self.plan, self.store = plan, store
+        self.index = Index(plan, store)
+        self.replayed: dict[str, int] = {}
+        self._lane = lane
+
+    # --- what rows are made of ---
+
+    def links(self, step: KernelStep, origin: Origin) -> tuple[Links, ...]:
+        """For each input of a kernel which rows there the rows of these origins are made of."""
+        known = []
+        for port, asked in enumerate(step.kernel.asks()):
+            if asked is None:
+                known.append(Known.none())
+                continue
+            ranges, _ = covering(step.kernel.spans(port, origin))
+            known.append(self.known((step.name, port), asked, [(low, high) for low, high in ranges if high >= 0]))
+        try:
+            return step.kernel.links(origin, known)
+        except MissingRows as error:
+            raise self._gone(step, error.places) from error
+        except TooManyLinks as error:
+            raise TooMuchAsked(
+                f"box '{step.box}' made these rows of {error.count:,} rows, more than can be held at once",
+                hint="ask for fewer outputs at a time",
+            ) from error
+
+    def known(self, of: Input, asked: Asked, ranges: Sequence[Range]) -> Known:
+        """What is known of the rows that a kernel took at an input within these stamps."""
+        chain = chain_to(self.plan, self.plan.steps[of[0]].inputs[of[1]])
+        logged = [] if is_stored(self.plan, chain.base) else self.index.logged(of)
+        gaps = [gap for low, high in ranges for gap in without(logged, low, high)]
+        noted = [part for low, high in ranges for part in without(gaps, low, high)]
+        parts = [self.index.log(of, *part) for part in near(noted)]
+        if gaps:
+            parts.append(self._known_anew(of, chain, asked, gaps))
+        known = Known.concat(parts)
+        order = np.lexsort((known.pos, known.stamp))
+        return known if (np.diff(order) > 0).all() else known.take(order)
+
+    def _known_anew(self, of: Input, chain: Chain, asked: Asked, ranges: Sequence[Range]) -> Known:
+        """From the archive, or made again: the rows within these stamps, but for those that came too late."""
+        stored, late = is_stored(self.plan, chain.base), self._late(of)
+        if not stored and late is None and not asked.columns and all(s.condition is None for s in chain.steps):
+            places = self.index.between(chain.base, ranges).places
+            zero = np.zeros(len(places), np.int64)
+            return Known(places.stamp, places.pos, zero, zero)
+        if stored:
+            rows = self._stored(chain.base, near(ranges))
+        else:
+            rows = self._made_again(self.plan.kernels[chain.base], self.index.between(chain.base, ranges).places)
+        rows = self._through(chain, rows)
+        if late is not None and len(rows):
+            ends = (ranges[0][0], ranges[-1][1])
+            table = self.store.read_table(late, [STAMP, POS], {STAMP: ends}, kind="tables")
+            rows = rows.filter(~among(rows, *(np.asarray(table.column(c)) for c in (STAMP, POS))))
+        return Known.of(rows, asked)
+
+    def _late(self, of: Input) -> str | None:
+        return asides.late_table(self.store.state, self.plan.prints, self.plan.steps[of[0]].box, of[1])
+
+    # --- rows ---
+
+    def rows(self, name: str, places: Places) -> Rows:
+        """The rows of a step at these places (ascending, each once), made again where they are not stored."""
+        if not len(places):
+            return Rows.empty(self.plan.steps[name].schema)
+        chain = chain_to(self.plan, name)
+        return self._through(chain, self._at(chain.base, places))
+
+    def _through(self, chain: Chain, rows: Rows) -> Rows:
+        for step in chain.steps:
+            rows, _ = self._lane.stateless(step, rows, False)
+        return rows
+
+    def _at(self, base: str, places: Places) -> Rows:
+        step = self.plan.steps[base]
+        if is_stored(self.plan, base):
+            rows = self._stored(base, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True)))
+            found = Places(rows.stamp, rows.pos).find(places)
+            if (found < 0).any():
+                raise self._gone(step, places.take(found < 0))
+            return rows.take(found)
+        assert isinstance(step, KernelStep)
+        return self._made_again(step, places)
+
+    def _made_again(self, step: KernelStep, places: Places) -> Rows:
+        if not step.kernel.remakes:
+            raise NotReplayed(
+                f"rows of box '{step.box}' are not stored and cannot be made again",
+                hint=f"keep them: give box '{step.box}' a .keep()",
+            )
+        if not len(places):
+            return Rows.empty(step.schema)
+        origin = self.index.origins(step.name, places)
+        inputs, picked = [], []
+        for name, links in zip(step.inputs, self.links(step, origin), strict=True):
+            distinct, number = links.places.distinct()
+            inputs.append(self.rows(name, distinct))
+            if len(inputs[-1]) != len(distinct):
+                raise NotReplayed(f"rows that box '{step.box}' took do not come out of '{name}' again")
+            picked.append(Picked(links.owner, number))
+        self.replayed[step.box] = self.replayed.get(step.box, 0) + sum(len(rows) for rows in inputs)
+        table = step.kernel.remake(origin, inputs, picked)
+        return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
+
+    def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
+        stream = next(s for s, of in self.plan.stored.items() if of == step)
+        schema = self.plan.steps[step].schema
+        if stream not in self.store.state.streams:
+            return Rows.empty(schema)
+        derived = stream not in self.plan.sources
+        names = [*schema.names, STAMP, *([POS, IDENT] if derived else [])]
+        parts = [self.store.read_table(stream, names, {STAMP: part}) for part in ranges]
+        table = pa.concat_tables(parts).combine_chunks() if parts else Rows.empty(schema).to_table()
+        zero = np.zeros(len(table), np.int64)
+        stamp, pos, ident = (np.asarray(table.column(c)) if c in table.column_names else zero for c in HIDDEN)
+        return Rows(table.select(schema.names), stamp, pos, ident)
+
+    def _gone(self, step: Step, places: Places) -> TooOld:
+        """What to tell if rows that a step is made of are in the archive no more."""
+        details = []
+        oldest = int(places.stamp.min())
+        for stream in self.plan.sources:
+            folder = self.store.state.streams.get(stream)
+            gone = None if folder is None else folder.gone
+            if gone is not None and (gone.stamp or 0) >= oldest:
+                told = f"tuples of stream '{stream}' up to {stream}:{gone.seq} are gone since epoch {gone.epoch}"
+                details.append(told)
+        return TooOld(
+            f"what box '{step.box}' made can no longer be explained: {len(places)} tuples that it is made of are gone",
+            details=details or [f"the first stood at stamp {oldest}"],
+            hint="a longer retention keeps them; so does retention='lineage'",
+        )
