@@ -81,6 +81,10 @@ class SchemaError(NetworkError):
     """A schema that cannot be read, or one that does not fit."""
 
 
+class NotRewritable(NetworkError):
+    """A box whose provenance no standard operators compute."""
+
+
 class TypeProblem(ClewError, TypeError):
     """An expression or a box over types that do not fit; found at `open`."""
 
