@@ -150,6 +150,10 @@ class TooOld(ClewError, LookupError):
     """What is asked for has aged out of the archive."""
 
 
+class UnknownTuple(ClewError, LookupError):
+    """A tuple that a stream does not have."""
+
+
 class Untraced(ClewError, LookupError):
     """Lineage that was asked for and not noted when the tuples were made."""
 

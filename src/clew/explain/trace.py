@@ -17,7 +17,7 @@ from clew.archive.store import Store
 from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Chain, Input, chain_to, is_stored
-from clew.engine.plan import KernelStep, Plan, Step
+from clew.engine.plan import KernelStep, Plan, Stateless, Step
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
 from clew.explain.index import Index, Range, near, without
 from clew.model.places import Places, among
@@ -34,6 +34,11 @@ class Tracer:
         self.index = Index(plan, store)
         self.replayed: dict[str, int] = {}
         self._lane = lane
+
+    @property
+    def zone(self) -> str:
+        """The time zone that expressions are evaluated in."""
+        return str(self.store.settings["time_zone"])
 
     # --- what rows are made of ---
 
@@ -101,8 +106,12 @@ class Tracer:
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
-            rows, _ = self._lane.stateless(step, rows, False)
+            rows = self.through(step, rows)
         return rows
+
+    def through(self, step: Stateless, rows: Rows) -> Rows:
+        """What a stateless step makes of rows."""
+        return self._lane.stateless(step, rows, False)[0]
 
     def _at(self, base: str, places: Places) -> Rows:
         step = self.plan.steps[base]

@@ -1,0 +1,141 @@
+"""All the way back: from rows of a stream to those of other streams that they are made of.
+
+Instrumentation as in Algorithm 1 of Glavic et al., "Efficient Stream Provenance": a box that reads a stream asked about
+generates (PG), one between it and the output propagates (PP), all others take no part. Asked of the index, that is a
+walk from the output's step back along all paths that lead to a stream asked about, and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from clew.engine.plan import KernelStep, Plan
+from clew.errors import TooMuchAsked
+from clew.explain.trace import Tracer
+from clew.model.places import Places
+from clew.model.rows import Ints
+from clew.operators.lineage import MOST_LINKS, Links
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """Rows of one step, and of which answers they are: pairs of an answer's number and an index in `places`."""
+
+    places: Places
+    owner: Ints
+    row: Ints
+
+    def of(self, answer: int) -> Places:
+        """The rows that one answer is made of."""
+        return self.places.take(self.row[slice(*np.searchsorted(self.owner, [answer, answer + 1]))])
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """What the walk has passed: rows of each step, and the steps at which it ended without being asked about them."""
+
+    layers: dict[str, Layer]
+    outside: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Instrumented:
+    """Which part each box has in `P(output, streams)`: "PG", "PP", "PD" or "" for none."""
+
+    roles: dict[str, str]
+
+
+def instrumented(plan: Plan, step: str, targets: Collection[str]) -> Instrumented:
+    """Algorithm 1 over a plan's steps, told by box.
+
+    The paper wraps an input of I in a projection where an operator reads others too; here each input of a box is
+    annotated by itself, so that none needs to be.
+    """
+    on_path = leading(plan, targets)
+    behind = _ancestors(plan, step)
+    roles: dict[str, str] = {}
+    for each in plan.steps.values():
+        reads = [i for i in each.inputs if i in targets]
+        if each.name in behind and any(i in on_path for i in each.inputs):
+            roles[each.box] = "PG" if reads or roles.get(each.box) == "PG" else "PP"
+        elif step in each.inputs and each.box not in roles:
+            roles[each.box] = "PD"
+    return Instrumented(roles)
+
+
+def leading(plan: Plan, targets: Collection[str]) -> set[str]:
+    """The steps that are asked about, and all that they lead to."""
+    found = set(targets)
+    for step in plan.steps.values():
+        if any(i in found for i in step.inputs):
+            found.add(step.name)
+    return found
+
+
+def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[str]) -> Traced:
+    """From rows of a step (each place once, ascending) to what they are made of in the target steps."""
+    plan = tracer.plan
+    on_path = leading(plan, targets)
+    waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
+    layers: dict[str, Layer] = {}
+    outside: set[str] = set()
+    for name in reversed(list(plan.steps)):
+        if name not in waiting:
+            continue
+        layer = layers[name] = _layer(Links.concat(waiting.pop(name)))
+        found = plan.steps[name]
+        if name in targets:
+            continue
+        for port, parent in enumerate(found.inputs):
+            if parent not in on_path:
+                outside.add(plan.steps[parent].box)
+                continue
+            waiting.setdefault(parent, [])
+            if not isinstance(found, KernelStep):
+                waiting[parent].append(Links(layer.owner, layer.places.take(layer.row)))
+            elif port == next(i for i, p in enumerate(found.inputs) if p in on_path):
+                for_inputs = _inputs(tracer, found, layer)
+                for each, links in zip(found.inputs, for_inputs, strict=True):
+                    if each in on_path:
+                        waiting.setdefault(each, []).append(links)
+    return Traced(layers, tuple(sorted(outside)))
+
+
+def _inputs(tracer: Tracer, step: KernelStep, layer: Layer) -> list[Links]:
+    """For each input the rows that each answer is made of there."""
+    origin = tracer.index.origins(step.name, layer.places)
+    return [_joined(step, layer, links) for links in tracer.links(step, origin)]
+
+
+def _joined(step: KernelStep, layer: Layer, links: Links) -> Links:
+    bounds = np.searchsorted(links.owner, np.arange(len(layer.places) + 1))
+    counts = np.diff(bounds)[layer.row]
+    total = int(counts.sum())
+    if total > MOST_LINKS:
+        raise TooMuchAsked(
+            f"these answers are made of {total:,} rows in front of box '{step.box}', more than can be held at once",
+            hint="ask for fewer outputs at a time",
+        )
+    ahead = np.cumsum(counts) - counts
+    pair = np.repeat(np.arange(len(counts)), counts)
+    at = bounds[layer.row][pair] + np.arange(total) - ahead[pair]
+    return Links(layer.owner[pair], links.places.take(at))
+
+
+def _layer(links: Links) -> Layer:
+    places, row = links.places.distinct()
+    pairs = np.unique(links.owner * max(len(places), 1) + row)
+    return Layer(places, pairs // max(len(places), 1), pairs % max(len(places), 1))
+
+
+def _ancestors(plan: Plan, step: str) -> set[str]:
+    found, stack = set[str](), [step]
+    while stack:
+        name = stack.pop()
+        if name not in found:
+            found.add(name)
+            stack += plan.steps[name].inputs
+    return found

@@ -1,0 +1,107 @@
+"""The p-join: output tuples with the input tuples that they are made of, as a DataFrame.
+
+⋈̸ of Glavic et al., "Efficient Stream Provenance", §4.3: an output tuple is repeated for each tuple of its provenance.
+Names of tuples are at hand; the tuples themselves are read from the archive when the frame is, and only those that
+its filters leave ("lazy retrieval", §5).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from clew.engine.stored import SEQ
+from clew.model.rows import POS, STAMP
+from clew.model.schema import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from clew.explain.explanation import Explanation
+
+ANSWER, ROW = "_answer", "_input"
+
+
+def joined(explanation: Explanation, names: list[str]) -> DataFrame:
+    """The p-join with the tuples of some streams; of several, rows of all, null in the columns of the others."""
+    parts = [_joined(explanation, name, len(names) > 1) for name in names]
+    return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
+
+
+def _joined(explanation: Explanation, name: str, several: bool) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    outputs, links = _outputs(explanation), _links(explanation, name)
+    stream = explanation.stored_as(explanation.targets[name])
+    inputs = _remade(explanation, name) if stream is None else _archived(explanation, name, stream)
+    on = [ROW] if stream is None else [STAMP, *([POS] if stream not in explanation.plan.sources else [])]
+    found = outputs.join(f.broadcast(links), ANSWER).join(inputs, on)
+    first = [f.lit(name).alias("input")] if several else []
+    hidden = {ANSWER, ROW, STAMP, POS}
+    columns = [f.col(f"`{c}`") for c in (*outputs.columns, *inputs.columns) if c not in hidden]
+    return found.select(*first, *columns)
+
+
+def _outputs(explanation: Explanation) -> DataFrame:
+    answers = explanation.answers
+    count = len(answers)
+    tids = pa.array([answers.tid(i) for i in range(count)], pa.string())
+    table = answers.table.add_column(0, "tid", tids).append_column(ANSWER, pa.array(np.arange(count)))
+    return _frame(explanation, table)
+
+
+def _links(explanation: Explanation, name: str) -> DataFrame:
+    layer = explanation.layer(name)
+    places = layer.places.take(layer.row)
+    columns = {ANSWER: layer.owner, ROW: layer.row, STAMP: places.stamp, POS: places.pos}
+    stream = explanation.stored_as(explanation.targets[name])
+    wanted = (
+        [ANSWER, ROW] if stream is None else [ANSWER, STAMP, *([POS] if stream not in _sources(explanation) else [])]
+    )
+    return _frame(explanation, pa.table({c: pa.array(columns[c], pa.int64()) for c in wanted}))
+
+
+def _archived(explanation: Explanation, name: str, stream: str) -> DataFrame:
+    """The tuples of a stored stream that can be among them: of the buckets that reach over their stamps."""
+    from pyspark.sql import functions as f
+
+    store, places = explanation.tracer.store, explanation.layer(name).places
+    folder = store.state.streams.get(stream)
+    if folder is None or folder.schema is None or not len(places):
+        return _empty(explanation, name, stream)
+    low, high = int(places.stamp.min()), int(places.stamp.max())
+    entries = [e for e in store.files(stream) if e.overlaps(STAMP, low, high)]
+    for entry in entries:
+        store.check_there(stream, entry)
+    files = [str(store.path_of(stream, entry)) for entry in entries]
+    reader = explanation.session().read.schema(spark_schema(folder.schema))
+    frame = reader.parquet(*files).where(f.col(STAMP).between(low, high))
+    tid = f.concat(f.lit(f"{stream}:"), f.col(SEQ)).alias(f"{name}_tid")
+    visible = [f.col(f"`{c}`").alias(f"{name}_{c}") for c in folder.schema.names if not c.startswith("_")]
+    places_of = [STAMP, *([POS] if stream not in _sources(explanation) else [])]
+    return frame.select(*places_of, tid, *visible)
+
+
+def _empty(explanation: Explanation, name: str, stream: str) -> DataFrame:
+    schema = explanation.plan.steps[explanation.targets[name]].schema
+    places = [STAMP, *([POS] if stream not in _sources(explanation) else [])]
+    fields = [*(pa.field(c, pa.int64()) for c in places), pa.field(f"{name}_tid", pa.string())]
+    fields += [pa.field(f"{name}_{c.name}", c.type) for c in schema]
+    return explanation.session().createDataFrame([], spark_schema(pa.schema(fields)))
+
+
+def _remade(explanation: Explanation, name: str) -> DataFrame:
+    rows = explanation.inputs(name)
+    table = rows.table.rename_columns([f"{name}_{c}" for c in rows.table.column_names])
+    return _frame(explanation, table.append_column(ROW, pa.array(np.arange(len(rows)))))
+
+
+def _frame(explanation: Explanation, table: pa.Table) -> DataFrame:
+    return explanation.session().createDataFrame(table, spark_schema(table.schema))  # type: ignore[arg-type]
+
+
+def _sources(explanation: Explanation) -> set[str]:
+    return set(explanation.plan.sources)
