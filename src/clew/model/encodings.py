@@ -12,8 +12,10 @@ Between two intervals one tid at least is left out, and is not counted.
 
 With `DELTA` a value is relative to the one before: how many of that one's first tids to skip, then what to
 append, in one of the last two forms, as if it went on behind the last tid. A set written whole stands at least
-at every 64th place. With `LZ` all behind the tag is compressed (Snappy, of the LZ77 family, which says and
-checks how much comes out).
+at every 64th place. So `delta` and `adaptive` values keep their meaning only beside their neighbours: a column
+of them is not to be filtered or reordered before it is decoded.
+
+With `LZ` all behind the tag is compressed: Snappy, of the LZ77 family, which says and checks how much comes out.
 
     {1, 2, 3, 4, 6, 7, 8}                  intervals 2: 1 3, 0 2
     {1, 3, 5, 7, 9}, {3, 5, 7, 9, 11}      list 5: 1 1 1 1 1; delta, skip 1, list 1: 1
