@@ -124,6 +124,10 @@ class Fenced(StoreError):
     """Another engine has committed to the store since it was opened."""
 
 
+class EncodingError(ClewError, ValueError):
+    """Encoded lineage that cannot be what clew wrote, or sets that it cannot write."""
+
+
 # --- running ---
 
 
