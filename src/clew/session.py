@@ -42,10 +42,15 @@ from clew.errors import (
     UnknownStream,
     nearest,
 )
+from clew.explain.answers import answers, stored_stream, targets_of
+from clew.explain.explanation import Explanation
+from clew.explain.impact import Impact, impact, reached_by
+from clew.explain.trace import Tracer
 from clew.model.axis import axis_end, value_on_axis
 from clew.network.boxes import Source
 from clew.network.naming import calling_spot, shown
 from clew.network.network import Network
+from clew.network.rewrite import rewritten
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
 SPARK_ROWS = 200_000  # an epoch of at least so many rows runs as Spark jobs, unless told otherwise
 PARTITIONS: int | None = None  # of a kernel's groups in such an epoch; None: by its rows and the session's cores
 LANES = ("auto", "driver", "spark")
+REWRITE = "rewrite"
 
 log = logging.getLogger("clew")
 
@@ -76,8 +82,9 @@ def open(
 
     A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
     epochs run: `"driver"`, `"spark"`, or by size. `lineage` says what epochs note so that answers can be explained:
-    `"exact"`, `"interval"`, `"off"`, or a mode by box, `"*"` for all others. `durable=False` does not wait for the
-    disk.
+    `"exact"`, `"interval"`, `"off"`, or a mode by box, `"*"` for all others; `"rewrite"`, kept to compare with, lets
+    the network compute it: each output has another beside it, `NAME_provenance`. `durable=False` does not wait for
+    the disk.
     """
     if not isinstance(network, Network):
         raise NetworkError(
@@ -103,7 +110,8 @@ def open(
     make = not (place / MANIFEST).exists()  # a store that a crash left half made is made again
     settings = {"time_zone": zone if make else _spelt(place, zone), "ansi": True, "case_sensitive": False}
     opener = Store.create if make else Store.open
-    session, modes = _Session(spark, zone), Modes.of(lineage)
+    session, modes = _Session(spark, zone), Modes.of("off" if lineage == REWRITE else lineage)
+    network = rewritten(network) if lineage == REWRITE else network
     plan = build_plan(network, SparkTyper(session), zone)
     check_modes(plan, modes)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
@@ -364,6 +372,31 @@ class Engine:
             schema = self._plan.steps[self._plan.stored[name]].schema
             return empty_frame(self.spark, schema, tids)
         return frame_of(self.spark, self._store, name, as_of=as_of, tids=tids)
+
+    # --- explaining ---
+
+    def why(self, output: str, tuples: Any = None, *, of: Any = None) -> Explanation:
+        """What tuples of an output are made of: those asked for by number, tid, a list of these, or a condition.
+
+        `of`: a stream or box, or several, in whose terms to tell it; all sources if none. What is not led through one
+        of them contributes nothing, and the explanation says so.
+        """
+        with self._lock:
+            stream, tracer = stored_stream(self._plan, output), self._tracer()
+            return Explanation(answers(tracer, stream, tuples), targets_of(self._plan, of), tracer, self._session)
+
+    def impact(self, stream: str, tuples: Any, *, on: Any = None) -> Impact:
+        """What depends on tuples of a stream: outputs, or the streams and boxes of `on`.
+
+        It also says whether they can still become part of rows to come.
+        """
+        with self._lock:
+            tracer = self._tracer()
+            found = answers(tracer, stored_stream(self._plan, stream), tuples)
+            return impact(tracer, found, reached_by(self._plan, on), self._runtime.memory, self._session)
+
+    def _tracer(self) -> Tracer:
+        return Tracer(self._plan, self._store, self._driver)
 
     def rejected(self, name: str | None = None) -> DataFrame:
         """What could not be admitted to a stream, or made a box fail: each tuple whole, with its reason."""

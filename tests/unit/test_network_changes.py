@@ -190,7 +190,7 @@ def test_a_network_that_grew_holds_what_a_fresh_one_fed_the_same_does(
 ) -> None:
     expected = run(grown(new=True), actions(), tmp_path / "fresh")
     assert {"late.u", "rejected", "origins"} <= {*expected}
-    monkeypatch.setattr("clew.engine.recovery.CHUNK", chunk)
+    monkeypatch.setattr("clew.engine.replay.CHUNK", chunk)
     new = len(changes) % 2 == 0  # the boxes are there, or not, and that changes before some actions
     engine = opened(tmp_path / "s", grown(new=new))
     for number, action in enumerate([*actions(), None]):
@@ -208,7 +208,7 @@ def test_a_catching_up_reads_and_writes_the_archive_in_parts(tmp_path: Path, mon
     with opened(tmp_path / "s", grown(new=False)) as engine:
         for action in actions():
             act(engine, action)
-    monkeypatch.setattr("clew.engine.recovery.CHUNK", 20)
+    monkeypatch.setattr("clew.engine.replay.CHUNK", 20)
     read, most = Store.read_table, list[int]()
 
     def counted(store: Store, name: str, *args: Any, **named: Any) -> Any:

@@ -63,10 +63,10 @@ class Chain:
     steps: tuple[Stateless, ...]
 
 
-def chain_to(plan: Plan, name: str) -> Chain:
-    """From a step back to the first that is a source, a kernel or stored."""
+def chain_to(plan: Plan, name: str, *, through_stored: bool = False) -> Chain:
+    """From a step back to the first that is a source, a kernel or, unless it is passed, stored."""
     steps: list[Stateless] = []
-    kept = set(plan.stored.values())
+    kept = set() if through_stored else set(plan.stored.values())
     while isinstance(step := plan.steps[name], Stateless) and name not in kept:
         steps.append(step)
         (name,) = step.inputs

@@ -8,19 +8,15 @@ The archive is read in parts, and what new boxes make of a part is written befor
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import asides, stored
-from clew.engine.admission import StreamState, source_steps
-from clew.engine.evaluate import BoxStates, Pass, Sources, evaluate
+from clew.engine.admission import StreamState
+from clew.engine.evaluate import BoxStates, Pass
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Modes, lineage_facts, logged_inputs
 from clew.engine.marks import (
@@ -33,25 +29,13 @@ from clew.engine.marks import (
     stored_boxes,
 )
 from clew.engine.plan import Plan
+from clew.engine.replay import Replay, Start
 from clew.engine.runtime import Memory
 from clew.errors import BoxFailed, NetworkChanged, StoreError
-from clew.model.axis import Number, axis_of
 from clew.model.rows import STAMP, Rows
 from clew.network.boxes import Source
 
-CHUNK = 1_000_000  # stamps, and so about rows, that are read at a time
-
 log = logging.getLogger("clew")
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Where a replay begins: what boxes and sources held after an epoch. Without a checkpoint, before the first."""
-
-    epoch: int = 0
-    stamp: int = 0
-    states: BoxStates = field(default_factory=BoxStates)
-    progress: Mapping[str, Number | None] = field(default_factory=dict)
 
 
 def recover(plan: Plan, store: Store, lane: DriverLane, modes: Modes) -> Memory:
@@ -244,49 +228,20 @@ class _CatchUp:
 def _replay(
     plan: Plan, store: Store, lane: DriverLane, start: Start, made: _CatchUp | None = None
 ) -> tuple[BoxStates, int]:
-    """Run what was admitted after the start through the boxes, CHUNK stamps at a time; states, and how many rows."""
-    moves = stored.moves_since(store, start.epoch)
-    moved_at = [m.stamp for m in moves]
-    cuts = sorted({stamp + 1 for stamp in moved_at} | {upto + 1 for upto in (made.behind.values() if made else ())})
+    """Run what was admitted after the start through the boxes; states, and how many rows."""
+    cuts = {upto + 1 for upto in (made.behind.values() if made else ())}
     emitted = dict.fromkeys(plan.stored, 0)
     states, replayed = start.states, 0
-    progress = {name: start.progress.get(name) for name in plan.sources}
-    end = store.state.stamp + 1
-    for begin in range(start.stamp + 1, end, CHUNK):
-        until = min(begin + CHUNK, end)
-        archive = {name: _archived(store, step.source, begin, until) for name, step in plan.sources.items()}
-        replayed += sum(len(rows) for rows in archive.values())
-        # a pass has at most one move of progress, at its end
-        for low, high in pairwise([begin, *(c for c in cuts if begin < c < until), until]):
-            rows, steps = {}, {}
-            moved = moves[bisect_left(moved_at, low) : bisect_left(moved_at, high)]
-            finish = next((m.stamp for m in moved if m.finish), None)
-            for name, step in plan.sources.items():
-                all_rows = archive[name]
-                cut = np.searchsorted(all_rows.stamp, [low, high], side="left")
-                rows[name] = all_rows.slice(int(cut[0]), int(cut[1]))
-                order = axis_of(rows[name].table.column(step.source.order))[0]
-                move = next(((m.stamp, m.to) for m in moved if m.stream == name), None)
-                steps[name] = source_steps(progress[name], rows[name].stamp, order, move)
-                progress[name] = steps[name].end
-            result = evaluate(plan, lane, Sources(rows, steps, finish), states, made.logged if made else ())
-            states = result.states
-            for stream, step_name in plan.stored.items():
-                emitted[stream] += len(result.flows[step_name])
-            if made is not None:
-                made.take(low, result)
+    for each in Replay(plan, store, lane, start, cuts=cuts, logged=made.logged if made else ()):
+        states, replayed = each.result.states, replayed + each.rows
+        for stream, step_name in plan.stored.items():
+            emitted[stream] += len(each.result.flows[step_name])
         if made is not None:
-            made.write()
+            made.take(each.first, each.result)
+            if each.ends_chunk:
+                made.write()
     _check_same(plan, store, start, emitted, made.outputs if made else ())
     return states, replayed
-
-
-def _archived(store: Store, source: Source, begin: int, until: int) -> Rows:
-    """The rows of a source with stamps from `begin` to before `until`."""
-    if source.name not in store.state.streams:
-        return Rows.empty(source.schema)
-    table = store.read_table(source.name, ranges={STAMP: (begin, until - 1)})
-    return stored.archived_rows(source.name, table.combine_chunks())
 
 
 def _check_same(plan: Plan, store: Store, start: Start, emitted: Mapping[str, int], new: Sequence[str]) -> None:

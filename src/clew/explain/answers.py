@@ -148,11 +148,10 @@ def _named(name: object) -> str:
     return f"'{name}'" if isinstance(name, str) else shown(name)
 
 
-def targets_of(plan: Plan, output: str, of: Any) -> dict[str, str]:
+def targets_of(plan: Plan, of: Any) -> dict[str, str]:
     """The streams or boxes asked about, each with its step; all sources if none are named."""
     if of is None:
-        names: Iterable[Any] = [n for n in plan.sources]
-        return {name: plan.stored[name] for name in names}
+        return {name: plan.stored[name] for name in plan.sources}
     names = [of] if isinstance(of, str) or not isinstance(of, Iterable) or isinstance(of, Mapping) else list(of)
     if not names:
         raise NetworkError("of=[] names no stream", hint="leave it out: then it is all sources")

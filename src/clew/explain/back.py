@@ -28,6 +28,18 @@ class Layer:
     owner: Ints
     row: Ints
 
+    @staticmethod
+    def none() -> Layer:
+        return Layer(Places.none(), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @staticmethod
+    def of_links(links: Links) -> Layer:
+        """Each place once, and each pair."""
+        places, row = links.places.distinct()
+        width = max(len(places), 1)
+        pairs = np.unique(links.owner * width + row)
+        return Layer(places, pairs // width, pairs % width)
+
     def of(self, answer: int) -> Places:
         """The rows that one answer is made of."""
         return self.places.take(self.row[slice(*np.searchsorted(self.owner, [answer, answer + 1]))])
@@ -39,6 +51,7 @@ class Traced:
 
     layers: dict[str, Layer]
     outside: tuple[str, ...]
+    replayed: dict[str, int]  # rows made again on the way, by box
 
 
 @dataclass(frozen=True)
@@ -82,10 +95,11 @@ def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[st
     waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
     layers: dict[str, Layer] = {}
     outside: set[str] = set()
+    before = dict(tracer.replayed)
     for name in reversed(list(plan.steps)):
         if name not in waiting:
             continue
-        layer = layers[name] = _layer(Links.concat(waiting.pop(name)))
+        layer = layers[name] = Layer.of_links(Links.concat(waiting.pop(name)))
         found = plan.steps[name]
         if name in targets:
             continue
@@ -101,7 +115,7 @@ def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[st
                 for each, links in zip(found.inputs, for_inputs, strict=True):
                     if each in on_path:
                         waiting.setdefault(each, []).append(links)
-    return Traced(layers, tuple(sorted(outside)))
+    return Traced(layers, tuple(sorted(outside)), {b: n - before.get(b, 0) for b, n in tracer.replayed.items()})
 
 
 def _inputs(tracer: Tracer, step: KernelStep, layer: Layer) -> list[Links]:
@@ -123,12 +137,6 @@ def _joined(step: KernelStep, layer: Layer, links: Links) -> Links:
     pair = np.repeat(np.arange(len(counts)), counts)
     at = bounds[layer.row][pair] + np.arange(total) - ahead[pair]
     return Links(layer.owner[pair], links.places.take(at))
-
-
-def _layer(links: Links) -> Layer:
-    places, row = links.places.distinct()
-    pairs = np.unique(links.owner * max(len(places), 1) + row)
-    return Layer(places, pairs // max(len(places), 1), pairs % max(len(places), 1))
 
 
 def _ancestors(plan: Plan, step: str) -> set[str]:

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from clew.engine.lineage import is_stored
-from clew.engine.plan import KernelStep
+from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
 from clew.explain.answers import Answers
 from clew.explain.back import Layer, Traced, instrumented, trace_back
 from clew.explain.trace import Tracer
 from clew.model.places import Places
-from clew.model.rows import POS, STAMP, Ints, Rows
+from clew.model.rows import STAMP, Rows
 from clew.model.values import python_rows
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Explanation:
     session: Callable[[], SparkSession] = field(repr=False)
 
     @property
-    def plan(self) -> Any:
+    def plan(self) -> Plan:
+        """The network's plan."""
         return self.tracer.plan
 
     @property
@@ -67,15 +68,12 @@ class Explanation:
 
     @property
     def replayed(self) -> dict[str, int]:
-        """How many rows were made again for it so far, by box."""
-        self.traced  # noqa: B018
-        return dict(self.tracer.replayed)
+        """How many rows were made again to find it, by box: none where all of it was exact."""
+        return self.traced.replayed
 
     def layer(self, name: str) -> Layer:
         """The rows of a stream or box asked about."""
-        step = self._step(name)
-        nothing = np.empty(0, np.int64)
-        return self.traced.layers.get(step, Layer(Places.none(), nothing, nothing))
+        return self.traced.layers.get(self._step(name)) or Layer.none()
 
     def inputs(self, name: str | None = None) -> Rows:
         """The input tuples themselves, each once, in place order; made again where the stream is not stored."""
@@ -142,18 +140,6 @@ class Explanation:
             return None
         return next(stream for stream, of in self.plan.stored.items() if of == step)
 
-    def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream."""
-        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
-        if not len(places):
-            return np.empty(0, np.int64)
-        columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        table = self.tracer.store.read_table(stream, columns, {STAMP: (low, high)})
-        stamp = np.asarray(table.column(STAMP))
-        pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        found = Places(stamp, pos).find(places)
-        return np.asarray(table.column(SEQ))[found]
-
     def trigger(self, stamp: int) -> str:
         """The source tuple of a stamp: its tid; or what else moved the progress."""
         for stream in self.plan.sources:
@@ -180,7 +166,7 @@ class Explanation:
     def _names(self, name: str) -> list[str]:
         layer, stream = self.layer(name), self.stored_as(self._step(name))
         if stream is not None:
-            return [f"{stream}:{seq}" for seq in self.seqs(stream, layer.places).tolist()]
+            return [f"{stream}:{seq}" for seq in self.tracer.seqs(stream, layer.places).tolist()]
         return [f"{name}@{s}.{p}" for s, p in zip(layer.places.stamp.tolist(), layer.places.pos.tolist(), strict=True)]
 
     def _step(self, name: str) -> str:
@@ -202,9 +188,3 @@ class Explanation:
             )
         self._step(name)
         return name
-
-
-def kernel_of(explanation: Explanation, box: str) -> KernelStep | None:
-    """The kernel of a box, if it has one."""
-    steps = explanation.plan.kernels.values()
-    return next((step for step in steps if step.box == box), None)

@@ -37,7 +37,7 @@ def _joined(explanation: Explanation, name: str, several: bool) -> DataFrame:
     outputs, links = _outputs(explanation), _links(explanation, name)
     stream = explanation.stored_as(explanation.targets[name])
     inputs = _remade(explanation, name) if stream is None else _archived(explanation, name, stream)
-    on = [ROW] if stream is None else [STAMP, *([POS] if stream not in explanation.plan.sources else [])]
+    on = [ROW] if stream is None else _place(explanation, stream)
     found = outputs.join(f.broadcast(links), ANSWER).join(inputs, on)
     first = [f.lit(name).alias("input")] if several else []
     hidden = {ANSWER, ROW, STAMP, POS}
@@ -58,9 +58,7 @@ def _links(explanation: Explanation, name: str) -> DataFrame:
     places = layer.places.take(layer.row)
     columns = {ANSWER: layer.owner, ROW: layer.row, STAMP: places.stamp, POS: places.pos}
     stream = explanation.stored_as(explanation.targets[name])
-    wanted = (
-        [ANSWER, ROW] if stream is None else [ANSWER, STAMP, *([POS] if stream not in _sources(explanation) else [])]
-    )
+    wanted = [ANSWER, *([ROW] if stream is None else _place(explanation, stream))]
     return _frame(explanation, pa.table({c: pa.array(columns[c], pa.int64()) for c in wanted}))
 
 
@@ -81,14 +79,12 @@ def _archived(explanation: Explanation, name: str, stream: str) -> DataFrame:
     frame = reader.parquet(*files).where(f.col(STAMP).between(low, high))
     tid = f.concat(f.lit(f"{stream}:"), f.col(SEQ)).alias(f"{name}_tid")
     visible = [f.col(f"`{c}`").alias(f"{name}_{c}") for c in folder.schema.names if not c.startswith("_")]
-    places_of = [STAMP, *([POS] if stream not in _sources(explanation) else [])]
-    return frame.select(*places_of, tid, *visible)
+    return frame.select(*_place(explanation, stream), tid, *visible)
 
 
 def _empty(explanation: Explanation, name: str, stream: str) -> DataFrame:
     schema = explanation.plan.steps[explanation.targets[name]].schema
-    places = [STAMP, *([POS] if stream not in _sources(explanation) else [])]
-    fields = [*(pa.field(c, pa.int64()) for c in places), pa.field(f"{name}_tid", pa.string())]
+    fields = [*(pa.field(c, pa.int64()) for c in _place(explanation, stream)), pa.field(f"{name}_tid", pa.string())]
     fields += [pa.field(f"{name}_{c.name}", c.type) for c in schema]
     return explanation.session().createDataFrame([], spark_schema(pa.schema(fields)))
 
@@ -100,8 +96,9 @@ def _remade(explanation: Explanation, name: str) -> DataFrame:
 
 
 def _frame(explanation: Explanation, table: pa.Table) -> DataFrame:
-    return explanation.session().createDataFrame(table, spark_schema(table.schema))  # type: ignore[arg-type]
+    return explanation.session().createDataFrame(table, spark_schema(table.schema))
 
 
-def _sources(explanation: Explanation) -> set[str]:
-    return set(explanation.plan.sources)
+def _place(explanation: Explanation, stream: str) -> list[str]:
+    """The columns that say where a tuple stands: of a source's the stamp alone."""
+    return [STAMP] if stream in explanation.plan.sources else [STAMP, POS]

@@ -122,11 +122,11 @@ class Index:
         )
 
 
-def near(ranges: Iterable[Range]) -> list[Range]:
+def near(ranges: Iterable[Range], gap: int = NEAR) -> list[Range]:
     """Ranges as few reads: those that overlap or lie near each other as one."""
     found: list[Range] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + NEAR:
+        if found and low <= found[-1][1] + gap + 1:
             found[-1] = (found[-1][0], max(found[-1][1], high))
         else:
             found.append((low, high))

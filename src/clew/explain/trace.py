@@ -18,10 +18,11 @@ from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Chain, Input, chain_to, is_stored
 from clew.engine.plan import KernelStep, Plan, Stateless, Step
+from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
 from clew.explain.index import Index, Range, near, without
 from clew.model.places import Places, among
-from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Rows
+from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Ints, Rows
 from clew.operators.base import Origin
 from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, TooManyLinks, covering
 
@@ -33,7 +34,7 @@ class Tracer:
         self.plan, self.store = plan, store
         self.index = Index(plan, store)
         self.replayed: dict[str, int] = {}
-        self._lane = lane
+        self.lane = lane
 
     @property
     def zone(self) -> str:
@@ -42,8 +43,11 @@ class Tracer:
 
     # --- what rows are made of ---
 
-    def links(self, step: KernelStep, origin: Origin) -> tuple[Links, ...]:
-        """For each input of a kernel which rows there the rows of these origins are made of."""
+    def links(self, step: KernelStep, origin: Origin, among: tuple[int, Known] | None = None) -> tuple[Links, ...]:
+        """For each input of a kernel which rows there the rows of these origins are made of.
+
+        `among`: of an input that is asked about, by its number, only these rows count.
+        """
         known = []
         for port, asked in enumerate(step.kernel.asks()):
             if asked is None:
@@ -51,8 +55,9 @@ class Tracer:
                 continue
             ranges, _ = covering(step.kernel.spans(port, origin))
             known.append(self.known((step.name, port), asked, [(low, high) for low, high in ranges if high >= 0]))
+        wanted = None if among is None else [among[1] if port == among[0] else k for port, k in enumerate(known)]
         try:
-            return step.kernel.links(origin, known)
+            return step.kernel.links(origin, known, wanted)
         except MissingRows as error:
             raise self._gone(step, error.places) from error
         except TooManyLinks as error:
@@ -97,12 +102,34 @@ class Tracer:
 
     # --- rows ---
 
+    def made_again(self, name: str, places: Places) -> Rows | None:
+        """Rows of a step made again even if they are stored; None if a box cannot. Sources are what they are."""
+        chain = chain_to(self.plan, name, through_stored=True)
+        step = self.plan.steps[chain.base]
+        try:
+            made = self._made_again(step, places) if isinstance(step, KernelStep) else self._at(chain.base, places)
+        except NotReplayed:
+            return None
+        return self._through(chain, made)
+
     def rows(self, name: str, places: Places) -> Rows:
         """The rows of a step at these places (ascending, each once), made again where they are not stored."""
         if not len(places):
             return Rows.empty(self.plan.steps[name].schema)
         chain = chain_to(self.plan, name)
         return self._through(chain, self._at(chain.base, places))
+
+    def seqs(self, stream: str, places: Places) -> Ints:
+        """The numbers of tuples of a stored stream."""
+        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
+        if not len(places):
+            return np.empty(0, np.int64)
+        columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
+        table = self.store.read_table(stream, columns, {STAMP: (low, high)})
+        stamp = np.asarray(table.column(STAMP))
+        pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
+        found = Places(stamp, pos).find(places)
+        return np.asarray(table.column(SEQ))[found]
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -111,7 +138,7 @@ class Tracer:
 
     def through(self, step: Stateless, rows: Rows) -> Rows:
         """What a stateless step makes of rows."""
-        return self._lane.stateless(step, rows, False)[0]
+        return self.lane.stateless(step, rows, False)[0]
 
     def _at(self, base: str, places: Places) -> Rows:
         step = self.plan.steps[base]

@@ -88,12 +88,13 @@ class ApplyKernel(Kernel):
     def asks(self) -> tuple[Asked | None, ...]:
         return (None,) if self.how == "rows" else (Asked(),)
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
         """`"rows"`: the row; else all rows from the first to the last."""
         if self.how == "rows":
             return super().links(origin, known)
-        owner, row = between(self.spans(0, origin), np.zeros(len(origin), np.int64), known[0])
-        return (Links(owner, Places(known[0].stamp[row], known[0].pos[row])),)
+        rows = (wanted or known)[0]
+        owner, row = between(self.spans(0, origin), np.zeros(len(origin), np.int64), rows)
+        return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)
 
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
         del origin

@@ -165,10 +165,16 @@ class Kernel(ABC):
         """The columns of origins that bound, as stamps, which rows of an input an emitted row can be made of."""
         return "first_stamp", "first_stamp" if self.asks()[0] is None else "last_stamp"
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:  # noqa: ARG002
+    def links(
+        self,
+        origin: Origin,
+        known: Sequence[Known],  # noqa: ARG002
+        wanted: Sequence[Known] | None = None,  # noqa: ARG002
+    ) -> tuple[Links, ...]:
         """For each input which of its rows the emitted rows of these origins are made of.
 
-        `known` are, where asked for, all rows that the kernel took within the spans.
+        `known` are, where asked for, all rows that the kernel took within the spans. `wanted`: there only these rows
+        are told of.
         """
         return (Links.one_each(origin.first_stamp, origin.first_pos),)
 

@@ -131,8 +131,8 @@ class JoinKernel(Kernel):
     def ends(self, port: int) -> tuple[str, str]:
         return ("last_stamp", "last_stamp") if port else ("first_stamp", "first_stamp")
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
-        del known
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
+        del known, wanted
         pairs = np.flatnonzero(origin.last_stamp >= 0)
         return Links.one_each(origin.first_stamp, origin.first_pos), Links(pairs, origin.last.take(pairs))
 

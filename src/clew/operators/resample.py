@@ -146,8 +146,8 @@ class ResampleKernel(Kernel):
     def ends(self, port: int) -> tuple[str, str]:
         return ("first_stamp", "first_stamp") if port else ("tag", "last_stamp")
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
-        used, asking = known
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
+        used, asking = (wanted or known)[0], known[1]
         asks = heads(asking, origin.first)
         some = np.flatnonzero(origin.last_stamp >= 0)
         owner, row = between(self.spans(0, origin).take(some), asking.group[asks[some]], used)

@@ -46,8 +46,8 @@ class UnionKernel(Kernel):
             state=state,
         )
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
-        del known
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
+        del known, wanted
         return tuple(
             Links(of, origin.first.take(of)) for of in (np.flatnonzero(origin.tag == n) for n in range(len(self.keys)))
         )

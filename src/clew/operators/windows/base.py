@@ -204,12 +204,11 @@ class WindowKernel(Kernel):
     def asks(self) -> tuple[Asked | None, ...]:
         return (Asked(self.by, self.on),)
 
-    def links(self, origin: Origin, known: Sequence[Known]) -> tuple[Links, ...]:
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
         """The rows of the head's group between first and last, as far as they stand in the window."""
-        rows = known[0]
-        head = heads(rows, origin.first)
-        owner, row = between(self.spans(0, origin), rows.group[head], rows)
-        keep = self.inside(origin.take(owner), rows.on[head[owner]], rows.on[row])
+        head, rows = known[0].take(heads(known[0], origin.first)), (wanted or known)[0]
+        owner, row = between(self.spans(0, origin), head.group, rows)
+        keep = self.inside(origin.take(owner), head.on[owner], rows.on[row])
         if keep is not None and not keep.all():
             owner, row = owner[keep], row[keep]
         return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)

@@ -1,0 +1,97 @@
+"""All the way forward: from rows of a stream to all rows that are made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clew.engine.evaluate import BoxStates
+from clew.engine.lineage import Input
+from clew.engine.plan import KernelStep, Stateless
+from clew.errors import NotReplayed
+from clew.explain.back import Layer
+from clew.explain.index import near
+from clew.explain.trace import Tracer
+from clew.model.places import Places
+from clew.model.rows import Ints
+from clew.operators.lineage import Known, Links
+
+
+class Forward:
+    """The walk from rows of one step along all that it feeds.
+
+    `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
+    reached it, and can make further rows of.
+    """
+
+    def __init__(self, tracer: Tracer, step: str, places: Places, states: BoxStates, finished: bool) -> None:
+        self.tracer, self.plan, self.states, self.finished = tracer, tracer.plan, states, finished
+        self.layers: dict[str, Layer] = {}
+        self.open_: dict[str, int] = {}
+        waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
+        for name, found in self.plan.steps.items():
+            if name != step:
+                links = self._reached(found) if any(i in self.layers for i in found.inputs) else []
+                waiting[name] = links
+            if waiting.get(name):
+                self.layers[name] = Layer.of_links(Links.concat(waiting[name]))
+
+    def _reached(self, step: object) -> list[Links]:
+        if isinstance(step, Stateless):
+            return [self._passing(step, self.layers[step.inputs[0]])]
+        assert isinstance(step, KernelStep)
+        ports = [port for port, name in enumerate(step.inputs) if name in self.layers]
+        return [self._through(step, port, self.layers[step.inputs[port]]) for port in ports]
+
+    def _passing(self, step: Stateless, layer: Layer) -> Links:
+        """The rows that a stateless step lets through; all, if they are not stored and cannot be made again."""
+        try:
+            rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], layer.places))
+        except NotReplayed:
+            return Links(layer.owner, layer.places.take(layer.row))
+        passes = Places(rows.stamp, rows.pos).find(layer.places) >= 0
+        keep = passes[layer.row]
+        return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
+
+    def _through(self, step: KernelStep, port: int, layer: Layer) -> Links:
+        """The rows of a kernel that are made of those at one of its inputs."""
+        if not len(layer.places):
+            return Links.none()
+        asked = step.kernel.asks()[port]
+        known = self._known((step.name, port), layer.places)
+        self._note_open(step, port, known)
+        emitted = self.tracer.index.around(step.name, step.kernel.ends(port), layer.places)
+        if not len(emitted.places) or not len(known):
+            return Links.none()
+        among = None if asked is None else (port, known)
+        links = self.tracer.links(step, emitted.origin, among)[port]
+        at = layer.places.find(links.places)
+        owner, row = links.owner[at >= 0], at[at >= 0]
+        return _pairs(layer, row, emitted.places.take(owner))
+
+    def _known(self, of: Input, places: Places) -> Known:
+        """What is known of rows at an input, of those that the kernel took."""
+        asked = self.plan.kernels[of[0]].kernel.asks()[of[1]]
+        if asked is None:
+            zero = np.zeros(len(places), np.int64)
+            return Known(places.stamp, places.pos, zero, zero)
+        known = self.tracer.known(of, asked, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True), 0))
+        return known.filter(places.find(Places(known.stamp, known.pos)) >= 0)
+
+    def _note_open(self, step: KernelStep, port: int, known: Known) -> None:
+        if self.finished or not len(known):
+            return
+        state = self.states.kernels.get(step.name) or step.kernel.empty()
+        held = int(step.kernel.holds(state, port, known).sum())
+        if held:
+            self.open_[step.box] = self.open_.get(step.box, 0) + held
+
+
+def _pairs(layer: Layer, row: Ints, places: Places) -> Links:
+    """Links from the questions behind rows of a layer to places made of these rows."""
+    order = np.argsort(layer.row, kind="stable")
+    rows = layer.row[order]
+    lo, hi = np.searchsorted(rows, row, side="left"), np.searchsorted(rows, row, side="right")
+    pair = np.repeat(np.arange(len(row)), hi - lo)
+    ahead = np.cumsum(hi - lo) - (hi - lo)
+    at = order[lo[pair] + np.arange(len(pair)) - ahead[pair]]
+    return Links(layer.owner[at], places.take(pair))
