@@ -12,7 +12,7 @@ Encodings, measured on 1,000,000 rows of (LONG, STRING of 200 values, DOUBLE, th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +70,25 @@ def read_buckets(
     columns: Sequence[str] | None = None,
     ranges: Ranges | None = None,
     equals: Mapping[str, str] | None = None,
+    or_null: Collection[str] = (),
 ) -> pa.Table:
     """The rows of `entries`, in their order, that lie within `ranges` (inclusive, on the columns' axes).
 
-    `equals`: columns of text that must have these values.
+    `equals`: columns of text that must have these values. `or_null`: columns whose nulls lie within any range.
     """
     ranges = ranges or {}
     paths = [
         str(folder / entry.path)
         for entry in entries
-        if all(entry.overlaps(name, low, high) for name, (low, high) in ranges.items())
+        if all(
+            entry.overlaps(name, low, high) or (name in or_null and entry.has_null(name))
+            for name, (low, high) in ranges.items()
+        )
     ]
     names = list(schema.names if columns is None else columns)
     if not paths:
         return pa.schema([schema.field(name) for name in names]).empty_table()
-    condition = range_filter(schema, ranges)
+    condition = range_filter(schema, ranges, or_null)
     for name, text in (equals or {}).items():
         part = pc.field(name) == text
         condition = part if condition is None else condition & part
@@ -132,7 +136,7 @@ def damaged(path: Path, cause: str) -> StoreError:
     )
 
 
-def range_filter(schema: pa.Schema, ranges: Ranges) -> pc.Expression | None:
+def range_filter(schema: pa.Schema, ranges: Ranges, or_null: Collection[str] = ()) -> pc.Expression | None:
     """`low <= column <= high` for each range, as Arrow's datasets take it; None if nothing is bounded."""
     condition = None
     for name, (low, high) in ranges.items():
@@ -140,6 +144,7 @@ def range_filter(schema: pa.Schema, ranges: Ranges) -> pc.Expression | None:
         for bound, compare in ((low, pc.greater_equal), (high, pc.less_equal)):
             if bound is not None and not _beyond(bound, kind):
                 part = compare(pc.field(name), column_at(np.array([bound]), kind)[0])
+                part = part | pc.field(name).is_null() if name in or_null else part
                 condition = part if condition is None else condition & part
     return condition
 

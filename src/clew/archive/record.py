@@ -46,6 +46,11 @@ class FileEntry:
         stats = {name: (low, high, nulls) for name, (low, high, nulls) in data["stats"].items()}
         return FileEntry(data["path"], data["rows"], data["bytes"], stats)
 
+    def has_null(self, column: str) -> bool:
+        """Whether a null can be in the column."""
+        bounds = self.stats.get(column)
+        return bounds is None or bounds[2] > 0
+
     def overlaps(self, column: str, low: float | None, high: float | None) -> bool:
         """Whether a row with `low <= column <= high` can be in it (None: no bound)."""
         bounds = self.stats.get(column)

@@ -187,10 +187,13 @@ class Store:
         ranges: buckets.Ranges | None = None,
         *,
         equals: Mapping[str, str] | None = None,
+        or_null: Sequence[str] = (),
         as_of: int | None = None,
         kind: Kind = "streams",
     ) -> pa.Table:
         """The rows of a stream or table in seq order, those within `ranges` only, and with the texts of `equals`.
+
+        Nulls lie within a range of a column of `or_null`, and in no other.
 
         `ranges` maps a column to (low, high), both inclusive or None, as points of the column's axis; buckets and
         row groups outside are not read. `as_of` keeps the rows that had come in by that epoch; `TooOld` if some of
@@ -204,7 +207,9 @@ class Store:
         if as_of is not None and "_epoch" in folder.schema.names:
             wanted["_epoch"] = (wanted.get("_epoch", (None, None))[0], as_of)
         entries = list(folder.files.values())
-        return buckets.read_buckets(self.layout.folder(kind, name), entries, folder.schema, columns, wanted, equals)
+        return buckets.read_buckets(
+            self.layout.folder(kind, name), entries, folder.schema, columns, wanted, equals, or_null
+        )
 
     # --- an epoch ---
 

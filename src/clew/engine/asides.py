@@ -56,7 +56,11 @@ def add_made(
 ) -> None:
     """Add what the boxes left beside in these passes, and what was `refused` at the sources."""
     number = record.epoch
-    add(store, record, "origins", pa.concat_tables([_origins(p, plan, modes, number) for p in passes]))
+    for made in passes:
+        for index in _origins(made, plan, modes):
+            add(store, record, index.name, index.table)
+            change = record.folder("tables", index.name)
+            change.schema, change.meta = index.schema, index.meta
     rejected: dict[str, list[Refused]] = {}
     late: dict[tuple[str, int, pa.Schema], list[pa.Table]] = {}
     for made in passes:
@@ -72,11 +76,11 @@ def add_made(
         add_late(store, plan, record, box, pa.concat_tables(tables), port)
 
 
-def _origins(made: Pass[Any], plan: Plan, modes: Modes, epoch: int) -> pa.Table:
+def _origins(made: Pass[Any], plan: Plan, modes: Modes) -> list[stored.OriginsPart]:
     traced = traced_steps(plan, modes)
     named = {step_mark(plan, step): rows for step, rows in made.named.items() if step in traced}
     logs = {log_mark(plan, of): known for of, known in made.logs.items()}
-    return stored.origins_table(named, logs, epoch)
+    return stored.origins_parts(named, logs)
 
 
 def late_table(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from clew.model.places import Places
 from clew.model.rows import IDENT, POS, STAMP, Ints, Rows, mix
 from clew.model.values import python_rows
 from clew.network.boxes import Source
-from clew.operators.base import ORIGIN_COLUMNS, Origin, Refused
+from clew.operators.base import NO_FLOOR, ORIGIN_COLUMNS, Refused
 from clew.operators.lineage import Known
 
 SEQ, EPOCH, REASON = "_seq", "_epoch", "_reason"
@@ -27,9 +28,14 @@ SOURCE_HIDDEN = (SEQ, STAMP, EPOCH)
 DERIVED_HIDDEN = (SEQ, STAMP, POS, IDENT, EPOCH)
 
 #: under the mark of a step the origins of what it emitted; under that of an input what was logged of it
-ORIGINS_SCHEMA = pa.schema(
-    [pa.field("of", pa.string())] + [pa.field(c, pa.int64()) for c in (STAMP, POS, *ORIGIN_COLUMNS, GROUP, EPOCH)]
-)
+OWN_ORIGINS_SCHEMA = pa.schema([pa.field(c, pa.int64()) for c in (STAMP, POS, *ORIGIN_COLUMNS, GROUP)])
+ORIGINS_SCHEMA = pa.schema([pa.field("of", pa.string()), *OWN_ORIGINS_SCHEMA])
+ORIGINS = "origins"
+ALONE = 10_000  # rows of one mark in an epoch that go into a table of their own
+_Columns = tuple[Ints, tuple[Ints | None, ...]]  # the stamps, and all columns behind them
+#: columns of the origins in which null says that the value is the row's own stamp; in all others it is a constant
+AS_STAMP = ("first_stamp", "last_stamp")
+_CONSTANT = {POS: 0, "first_pos": 0, "last_pos": 0, "tag": 0, "floor": NO_FLOOR, GROUP: 0}
 REJECTED_SCHEMA = pa.schema(
     [("name", pa.string()), ("reason", pa.string()), ("row", pa.string()), (STAMP, pa.int64()), (EPOCH, pa.int64())]
 )
@@ -125,29 +131,85 @@ def archived_rows(stream: str, table: pa.Table) -> Rows:
     return Rows(table.drop_columns(list(SOURCE_HIDDEN)), stamp, np.zeros(len(seq), np.int64), source_ident(stream, seq))
 
 
-def origins_table(named: Mapping[str, Named], logs: Mapping[str, Known], epoch: int) -> pa.Table:
-    """The origin index of one epoch, by marks: box by box, then the logs of inputs, each in place order."""
-    parts = [_index_part(mark, r.stamp, r.pos, r.origin, _zeros(r.stamp), epoch) for mark, r in named.items()]
-    for mark, known in logs.items():
-        zero = _zeros(known.stamp)
-        origin = Origin(zero, zero, zero, zero, known.on)
-        parts.append(_index_part(mark, known.stamp, known.pos, origin, known.group, epoch))
-    return pa.concat_tables([ORIGINS_SCHEMA.empty_table(), *parts])
+@dataclass(frozen=True)
+class OriginsPart:
+    """A table of the origin index: that of all marks, or of one."""
+
+    name: str
+    schema: pa.Schema
+    meta: dict[str, Any]
+    table: pa.Table
 
 
-def _index_part(mark: str, stamp: Ints, pos: Ints, origin: Origin, group: Ints, epoch: int) -> pa.Table:
-    of = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(stamp), np.int32)), [mark]).cast(pa.string())
-    columns = [of, stamp, pos, *origin.arrays(), group, np.full(len(stamp), epoch)]
-    return pa.table([pa.array(c) for c in columns], schema=ORIGINS_SCHEMA)
+def origins_parts(named: Mapping[str, Named], logs: Mapping[str, Known], alone: int = ALONE) -> list[OriginsPart]:
+    """The origin index of one epoch, by marks: box by box, then the logs of inputs, each in place order.
+
+    What a mark has many rows of goes into a table of its own, so that no row needs to say whose it is. Most columns of
+    a box are its rows' own stamps, or one constant: these are null, which costs next to nothing, and left out where
+    all of a bucket is.
+    """
+    columns: dict[str, _Columns] = {m: (r.stamp, (r.pos, *r.origin.arrays(), None)) for m, r in named.items()}
+    columns |= {m: (k.stamp, (k.pos, None, None, None, None, k.on, None, k.group)) for m, k in logs.items()}
+    few = {mark: c for mark, c in columns.items() if 0 < len(c[0]) < alone}
+    many = {mark: c for mark, c in columns.items() if len(c[0]) >= alone}
+    parts = [
+        OriginsPart(own_origins(mark), OWN_ORIGINS_SCHEMA, {"of": mark}, _index_table([c])) for mark, c in many.items()
+    ]
+    if few:
+        counts = [len(c[0]) for c in few.values()]
+        marks = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(few), dtype=np.int32), counts), list(few))
+        shared = _index_table(list(few.values())).add_column(0, "of", marks)
+        parts.append(OriginsPart(ORIGINS, ORIGINS_SCHEMA, {}, shared))
+    return parts
 
 
-def _zeros(like: Ints) -> Ints:
-    return np.zeros(len(like), np.int64)
+def own_origins(mark: str) -> str:
+    """The name of the table that holds what one mark has many rows of."""
+    return f"{ORIGINS}-{mark.replace(':', '-').replace('<', '-input')}"
 
 
-def logged(table: pa.Table) -> Known:
-    """What `origins_table` holds of an input."""
-    return Known(*(np.asarray(table.column(c)) for c in (STAMP, POS, GROUP, "tag")))
+def _index_table(parts: Sequence[_Columns]) -> pa.Table:
+    found = {STAMP: pa.chunked_array([pa.array(stamp) for stamp, _ in parts])}
+    for i, name in enumerate(OWN_ORIGINS_SCHEMA.names[1:]):
+        column = pa.chunked_array([_told(name, rest[i], stamp) for stamp, rest in parts], pa.int64())
+        if column.null_count < len(column):
+            found[name] = column
+    return pa.table(found)
+
+
+def index_rows(table: pa.Table, of: str | None = None) -> pa.Table:
+    """Rows of the origin index with nothing left out; `of`: the mark that all are of, if the table does not say."""
+    count = len(table)
+    for name in OWN_ORIGINS_SCHEMA.names:
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(count, pa.int64()))
+    marks = pa.array([of] * count, pa.string()) if of is not None else table.column("of").cast(pa.string())
+    return pa.table([marks, *origins_from(table)], names=ORIGINS_SCHEMA.names)
+
+
+def _told(name: str, values: Ints | None, stamp: Ints) -> pa.Array:
+    """A column as the index holds it: null where all of it goes without saying."""
+    said = stamp if name in AS_STAMP else np.int64(_CONSTANT.get(name, -1))
+    if values is None or (values == said).all():
+        return pa.nulls(len(stamp), pa.int64())
+    return pa.array(values)
+
+
+def origins_from(table: pa.Table) -> tuple[Ints, ...]:
+    """Stamp, pos, the columns of origins and the group: the inverse of `origins_parts`, of one mark."""
+    stamp = np.asarray(table.column(STAMP))
+    columns = []
+    for name in OWN_ORIGINS_SCHEMA.names:
+        column = table.column(name)
+        if column.null_count == len(column) and len(column):
+            columns.append(stamp if name in AS_STAMP else np.full(len(stamp), _CONSTANT[name]))
+        elif column.null_count:
+            values = np.asarray(column.fill_null(0))
+            said = stamp if name in AS_STAMP else np.int64(_CONSTANT[name])
+            columns.append(np.where(np.asarray(column.is_null()), said, values))
+        else:
+            columns.append(np.asarray(column))
+    return tuple(columns)
 
 
 def rejected_table(streams: dict[str, list[Reject]], boxes: dict[str, list[Refused]], epoch: int) -> pa.Table:

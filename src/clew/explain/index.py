@@ -17,7 +17,7 @@ from clew.engine.plan import Plan
 from clew.errors import Untraced
 from clew.model.places import Places
 from clew.model.rows import POS, STAMP, Ints
-from clew.operators.base import ORIGIN_COLUMNS, Origin
+from clew.operators.base import Origin
 from clew.operators.lineage import Known
 
 Range = tuple[int, int]  # of stamps, ends included
@@ -38,7 +38,7 @@ class Emitted:
 
     @staticmethod
     def of(table: pa.Table) -> Emitted:
-        stamp, pos, *origin = (np.asarray(table.column(c)) for c in (STAMP, POS, *ORIGIN_COLUMNS))
+        stamp, pos, *origin, _ = stored.origins_from(table)
         return Emitted(Places(stamp, pos), Origin(*origin))
 
 
@@ -75,11 +75,14 @@ class Index:
         first, last = ends
         reaching: dict[str, tuple[int | None, int | None]] = {last: (low, None)}
         reaching[first] = (low if first == last else None, high)
-        return Emitted.of(self._read(step_mark(self._plan, step), [(low, None)], reaching))
+        found = Emitted.of(self._read(step_mark(self._plan, step), [(low, None)], reaching))
+        begin, end = (getattr(found.origin, name) for name in ends)
+        return found.take(np.flatnonzero((begin <= high) & (end >= low)))
 
     def log(self, of: Input, low: int, high: int) -> Known:
         """What was logged of an input within these stamps."""
-        return stored.logged(self._read(log_mark(self._plan, of), [(low, high)]))
+        stamp, pos, *_, on, _, group = stored.origins_from(self._read(log_mark(self._plan, of), [(low, high)]))
+        return Known(stamp, pos, group, on)
 
     def logged(self, of: Input) -> list[Range]:
         """The stamps of which there is a log."""
@@ -95,18 +98,20 @@ class Index:
         ranges: Sequence[tuple[int, int | None]],
         more: Mapping[str, tuple[int | None, int | None]] | None = None,
     ) -> pa.Table:
-        folder = self._store.state.tables.get("origins")
-        if folder is None or folder.schema is None:
-            return stored.ORIGINS_SCHEMA.empty_table()
-        columns = [STAMP, POS, *ORIGIN_COLUMNS, stored.GROUP]
-        parts = [
-            self._store.read_table(
-                "origins", columns, {STAMP: found, **(more or {})}, equals={"of": mark}, kind="tables"
-            )
-            for found in ranges
-        ]
-        table = pa.concat_tables(parts) if parts else stored.ORIGINS_SCHEMA.empty_table().select(columns)
-        stamp, pos = (np.asarray(table.column(c)) for c in (STAMP, POS))
+        columns = stored.OWN_ORIGINS_SCHEMA.names
+        parts = [stored.OWN_ORIGINS_SCHEMA.empty_table()]
+        tables = [(stored.ORIGINS, {"of": mark}), (stored.own_origins(mark), None)]
+        for found in ranges:
+            within = {STAMP: found, **(more or {})}
+            for name, equals in tables:
+                if name in self._store.state.tables:
+                    parts.append(
+                        self._store.read_table(
+                            name, columns, within, equals=equals, or_null=stored.AS_STAMP, kind="tables"
+                        )
+                    )
+        table = pa.concat_tables(parts)
+        stamp, pos = (np.asarray(table.column(c).fill_null(0)) for c in (STAMP, POS))
         order = np.lexsort((pos, stamp))  # a box that was new wrote its past in a later epoch
         return table if (np.diff(order) > 0).all() else table.take(pa.array(order))
 

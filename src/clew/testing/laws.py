@@ -210,16 +210,20 @@ def _listed(rows: Any) -> list[Any]:
 def contents(store: Store) -> Contents:
     """Streams with all their numbers, in order; origins by place; late and rejected tuples in any order."""
     found: Contents = {}
+    index: list[pa.Table] = []
     for name in store.state.streams:
         found[f"stream {name}"] = told(store.read_table(name).drop_columns([stored.EPOCH]))
     for name, folder in store.state.tables.items():
         if name == "moves" or folder.schema is None:
             continue
         table = store.read_table(name, kind="tables")
+        if name.startswith(stored.ORIGINS):
+            index.append(stored.index_rows(table, folder.meta.get("of")))
+            continue
         table = table.drop_columns([stored.EPOCH]) if stored.EPOCH in table.column_names else table
-        found[name] = told(table) if name == "origins" else sorted(told(table))
-    if "origins" in found:
-        found["origins"] = _origins_sorted(store.read_table("origins", kind="tables"))
+        found[name] = sorted(told(table))
+    if index:
+        found["origins"] = _origins_sorted(pa.concat_tables(index))
     return {name: rows for name, rows in found.items() if rows}
 
 
@@ -260,7 +264,6 @@ def _origin(made: Made) -> tuple[str, ...]:
 
 
 def _origins_sorted(table: pa.Table) -> list[tuple[str, ...]]:
-    table = table.drop_columns([stored.EPOCH])
     return told(table.sort_by([("of", "ascending"), ("_stamp", "ascending"), ("_pos", "ascending")]))
 
 
@@ -354,7 +357,7 @@ class _Collected:
     def take(self, result: Pass[Any]) -> None:
         named = {step_mark(self.plan, step): rows for step, rows in result.named.items()}
         logs = {log_mark(self.plan, of): known for of, known in result.logs.items()}
-        self.origins.append(stored.origins_table(named, logs, 0))
+        self.origins += [stored.index_rows(p.table, p.meta.get("of")) for p in stored.origins_parts(named, logs)]
         for box, parts in result.late.items():
             for part in parts:
                 name = f"late.{box}" + (f".{part.port}" if part.port else "")
@@ -369,7 +372,8 @@ class _Collected:
         for stream, parts in self.streams.items():
             rows = Rows.concat(parts)
             found[f"stream {stream}"] = told(stored.derived_bucket(rows, 1, 0).drop_columns([stored.EPOCH]))
-        found["origins"] = _origins_sorted(pa.concat_tables(self.origins))
+        if self.origins:
+            found["origins"] = _origins_sorted(pa.concat_tables(self.origins))
         found |= {name: sorted(rows) for name, rows in self.late.items()}
         found["rejected"] = sorted(self.rejected)
         return {name: rows for name, rows in found.items() if rows}

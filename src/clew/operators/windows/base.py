@@ -280,11 +280,11 @@ class WindowKernel(Kernel):
         """The windows as rows, by (stamp, end, group)."""
         order = sort_by(closed.stamp) if closed.end is None else sort_by(closed.stamp, closed.end, closed.group)
         same = bool((order[1:] > order[:-1]).all())
-        group, stamp = closed.group[order], closed.stamp[order]
+        group, stamp = (closed.group, closed.stamp) if same else (closed.group[order], closed.stamp[order])
         by = [groups.table.column(n).combine_chunks().take(pa.array(group)) for n in self.by]
         values = [r.values if same else r.values.take(pa.array(order)) for r in results]
         table = pa.table([*by, *values], schema=self.schema)
-        rows = Rows(table, stamp, positions(stamp), closed.ident[order])
+        rows = Rows(table, stamp, positions(stamp), closed.ident if same else closed.ident[order])
         rejected = []
         for result in results:
             if result.failed is not None and result.failed.any():
@@ -293,7 +293,8 @@ class WindowKernel(Kernel):
                 told = found.with_table(found.table.rename_columns(users_columns(table.column_names, self.calls)))
                 rejected.append(Refused(told, tuple(result.why(i) for i in order[bad].tolist())))
         tie = (*(() if closed.end is None else (pa.array(closed.end[order]),)), *by)
-        return Emission(rows, tie, closed.origin.take(order), state, late, tuple(rejected))
+        origin = closed.origin if same else closed.origin.take(order)
+        return Emission(rows, tie, origin, state, late, tuple(rejected))
 
 
 _SOURCE = "_window_source"
