@@ -132,8 +132,8 @@ class EpochRecord:
 
     Free-form parts belong to the engine: `sources` are merged into the state's by key, `network` replaces it where
     given, `boxes` (measures of this epoch) are kept for the newest 200 epochs. `lineage` says in which `modes` the
-    epoch ran, and by mark from which to which stamp it `covers` what boxes did. `query` is (query id, batch id), `id`
-    the caller's name of the batch.
+    epoch ran, by mark from which to which stamp it `covers` what boxes did, and `rows` of that if they are few.
+    `query` is (query id, batch id), `id` the caller's name of the batch.
     """
 
     epoch: int

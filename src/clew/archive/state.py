@@ -189,7 +189,13 @@ class State:
         self.recent = [*self.recent[-(RECENT_EPOCHS - 1) :], summary]
 
     def _take_lineage(self, record: EpochRecord) -> None:
-        """Modes as [epoch from which on, modes], where they change; ranges of stamps joined where they meet."""
+        """Modes as [epoch from which on, modes], where they change; ranges of stamps joined where they meet.
+
+        `rows` are few rows of the origin index, held here until a bucket is worth it (`flushed`).
+        """
+        if record.lineage.get("flushed"):
+            self.lineage["rows"] = []
+        self.lineage.setdefault("rows", []).extend(record.lineage.get("rows", []))
         modes, covered = record.lineage.get("modes"), record.lineage.get("covers", {})
         told = self.lineage.setdefault("modes", [])
         if modes is not None and (not told or told[-1][1] != modes):

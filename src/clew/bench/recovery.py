@@ -32,11 +32,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from clew.archive import Store
-from clew.archive.layout import Kind
 from clew.bench.core import Bench, Progress, Samples
 from clew.bench.figures import Case
 from clew.bench.recovery_work import EPOCHS, KILLED, ROWS, batch
-from clew.engine.stored import EPOCH
+from clew.engine.stored import EPOCH, whole_index
+from clew.model.rows import POS, STAMP
 
 CASES = (
     Case("lost", "rows of an undisturbed store that are not in the recovered one", "rows", "lower", 0, worst=True),
@@ -212,15 +212,16 @@ Contents = dict[str, pa.Table]
 
 def contents(store: Path) -> Contents:
     """Every stream and every origin, with all hidden columns."""
-    parts: Sequence[tuple[Kind, str]]
     with Store.open(store, read_only=True) as opened:
-        parts = [("streams", name) for name in opened.state.streams] + [("tables", "origins")]
-        return {name: opened.read_table(name, kind=kind).combine_chunks() for kind, name in parts}
+        found = {name: opened.read_table(name).combine_chunks() for name in opened.state.streams}
+        index = whole_index(opened)
+        by_place = [(name, "ascending") for name in ("of", STAMP, POS)]
+        return {**found, "origins": index.sort_by(by_place).combine_chunks()}
 
 
 def without_epochs(found: Contents) -> Contents:
     """The same, however the input was cut into epochs."""
-    return {name: table.drop_columns([EPOCH]) for name, table in found.items()}
+    return {n: t.drop_columns([EPOCH]) if EPOCH in t.column_names else t for n, t in found.items()}
 
 
 def differences(whole: Contents, found: Contents) -> tuple[int, int]:

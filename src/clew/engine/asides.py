@@ -21,6 +21,7 @@ from clew.engine.lineage import Modes, log_mark, traced_steps
 from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.model.places import Places
+from clew.model.rows import STAMP
 from clew.operators.base import Refused
 
 _LATE = "late."
@@ -56,11 +57,7 @@ def add_made(
 ) -> None:
     """Add what the boxes left beside in these passes, and what was `refused` at the sources."""
     number = record.epoch
-    for made in passes:
-        for index in _origins(made, plan, modes):
-            add(store, record, index.name, index.table)
-            change = record.folder("tables", index.name)
-            change.schema, change.meta = index.schema, index.meta
+    _add_index(store, record, [part for made in passes for part in _index(made, plan, modes).items()])
     rejected: dict[str, list[Refused]] = {}
     late: dict[tuple[str, int, pa.Schema], list[pa.Table]] = {}
     for made in passes:
@@ -76,11 +73,28 @@ def add_made(
         add_late(store, plan, record, box, pa.concat_tables(tables), port)
 
 
-def _origins(made: Pass[Any], plan: Plan, modes: Modes) -> list[stored.OriginsPart]:
+def _add_index(store: Store, record: EpochRecord, index: list[tuple[str, pa.Table]]) -> None:
+    """Add to the origin index: few rows to the record, until there are enough of them for a bucket."""
+    held = [] if record.lineage.get("flushed") else store.state.lineage.get("rows", [])
+    count = sum(len(table) for _, table in index)
+    before = sum(len(columns[STAMP]) for _, columns in held)
+    if count < stored.FEW and count + before < stored.HELD:
+        record.lineage["rows"] = record.lineage.get("rows", []) + stored.index_json(index)
+        return
+    if held:
+        index = stored.index_from_json(held) + index
+        record.lineage["flushed"] = True
+    for part in stored.origins_parts(index):
+        add(store, record, part.name, part.table)
+        change = record.folder("tables", part.name)
+        change.schema, change.meta = part.schema, part.meta
+
+
+def _index(made: Pass[Any], plan: Plan, modes: Modes) -> dict[str, pa.Table]:
     traced = traced_steps(plan, modes)
     named = {step_mark(plan, step): rows for step, rows in made.named.items() if step in traced}
     logs = {log_mark(plan, of): known for of, known in made.logs.items()}
-    return stored.origins_parts(named, logs)
+    return stored.index_parts(named, logs)
 
 
 def late_table(

@@ -216,9 +216,9 @@ class Runtime:
             self._source_change(record, name, made)
         self._stored_changes(record, admitted, result, lane)
         refused = {n: [*arrival.refused.get(n, []), *_rejects(admitted, n)] for n in self.plan.sources}
-        asides.add_made(self.store, self.plan, self.modes, record, [result], refused)
         since = dict.fromkeys(self.plan.ends, self.store.state.stamp + 1)
         record.lineage = lineage_facts(self.plan, self.modes, since, record.stamp)
+        asides.add_made(self.store, self.plan, self.modes, record, [result], refused)
         for name, made in admitted.admissions.items():
             if len(made.late):
                 reasons = [f"later than the lateness of stream '{name}' allows"] * len(made.late)

@@ -32,6 +32,8 @@ OWN_ORIGINS_SCHEMA = pa.schema([pa.field(c, pa.int64()) for c in (STAMP, POS, *O
 ORIGINS_SCHEMA = pa.schema([pa.field("of", pa.string()), *OWN_ORIGINS_SCHEMA])
 ORIGINS = "origins"
 ALONE = 10_000  # rows of one mark in an epoch that go into a table of their own
+FEW = 1_000  # rows of all marks in an epoch that its record holds
+HELD = 5_000  # rows that records hold at most before they become a bucket
 _Columns = tuple[Ints, tuple[Ints | None, ...]]  # the stamps, and all columns behind them
 #: columns of the origins in which null says that the value is the row's own stamp; in all others it is a constant
 AS_STAMP = ("first_stamp", "last_stamp")
@@ -141,26 +143,55 @@ class OriginsPart:
     table: pa.Table
 
 
-def origins_parts(named: Mapping[str, Named], logs: Mapping[str, Known], alone: int = ALONE) -> list[OriginsPart]:
-    """The origin index of one epoch, by marks: box by box, then the logs of inputs, each in place order.
+def index_parts(named: Mapping[str, Named], logs: Mapping[str, Known]) -> dict[str, pa.Table]:
+    """The origin index of one epoch, by mark: what boxes emitted, then what was logged of inputs, in place order.
 
-    What a mark has many rows of goes into a table of its own, so that no row needs to say whose it is. Most columns of
-    a box are its rows' own stamps, or one constant: these are null, which costs next to nothing, and left out where
-    all of a bucket is.
+    Most columns of a box are its rows' own stamps, or one constant: these are left out.
     """
     columns: dict[str, _Columns] = {m: (r.stamp, (r.pos, *r.origin.arrays(), None)) for m, r in named.items()}
     columns |= {m: (k.stamp, (k.pos, None, None, None, None, k.on, None, k.group)) for m, k in logs.items()}
-    few = {mark: c for mark, c in columns.items() if 0 < len(c[0]) < alone}
-    many = {mark: c for mark, c in columns.items() if len(c[0]) >= alone}
+    return {mark: _index_table(c) for mark, c in columns.items() if len(c[0])}
+
+
+def origins_parts(index: Sequence[tuple[str, pa.Table]], alone: int = ALONE) -> list[OriginsPart]:
+    """Parts of the origin index as the tables that they go into.
+
+    What a mark has many rows of goes into a table of its own, so that no row needs to say whose it is.
+    """
+    few = [(mark, table) for mark, table in index if len(table) < alone]
     parts = [
-        OriginsPart(own_origins(mark), OWN_ORIGINS_SCHEMA, {"of": mark}, _index_table([c])) for mark, c in many.items()
+        OriginsPart(own_origins(mark), OWN_ORIGINS_SCHEMA, {"of": mark}, table)
+        for mark, table in index
+        if len(table) >= alone
     ]
     if few:
-        counts = [len(c[0]) for c in few.values()]
-        marks = pa.DictionaryArray.from_arrays(np.repeat(np.arange(len(few), dtype=np.int32), counts), list(few))
-        shared = _index_table(list(few.values())).add_column(0, "of", marks)
+        words = list(dict.fromkeys(mark for mark, _ in few))
+        codes = np.repeat([words.index(mark) for mark, _ in few], [len(table) for _, table in few])
+        marks = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), words)
+        shared = pa.concat_tables([table for _, table in few], promote_options="default").add_column(0, "of", marks)
         parts.append(OriginsPart(ORIGINS, ORIGINS_SCHEMA, {}, shared))
     return parts
+
+
+def index_json(index: Sequence[tuple[str, pa.Table]]) -> list[Any]:
+    """Parts of the origin index as an epoch record holds few rows of them."""
+    return [[mark, {name: table.column(name).to_pylist() for name in table.column_names}] for mark, table in index]
+
+
+def index_from_json(parts: Sequence[Any]) -> list[tuple[str, pa.Table]]:
+    """The inverse of `index_json`."""
+    return [
+        (mark, pa.table({n: pa.array(values, pa.int64()) for n, values in columns.items()})) for mark, columns in parts
+    ]
+
+
+def whole_index(store: Store) -> pa.Table:
+    """All of the origin index, with nothing left out."""
+    parts = [index_rows(table, mark) for mark, table in index_from_json(store.state.lineage.get("rows", []))]
+    for name, folder in store.state.tables.items():
+        if name.startswith(ORIGINS) and folder.schema is not None:
+            parts.append(index_rows(store.read_table(name, kind="tables"), folder.meta.get("of")))
+    return pa.concat_tables([ORIGINS_SCHEMA.empty_table(), *parts])
 
 
 def own_origins(mark: str) -> str:
@@ -168,12 +199,13 @@ def own_origins(mark: str) -> str:
     return f"{ORIGINS}-{mark.replace(':', '-').replace('<', '-input')}"
 
 
-def _index_table(parts: Sequence[_Columns]) -> pa.Table:
-    found = {STAMP: pa.chunked_array([pa.array(stamp) for stamp, _ in parts])}
-    for i, name in enumerate(OWN_ORIGINS_SCHEMA.names[1:]):
-        column = pa.chunked_array([_told(name, rest[i], stamp) for stamp, rest in parts], pa.int64())
-        if column.null_count < len(column):
-            found[name] = column
+def _index_table(columns: _Columns) -> pa.Table:
+    stamp, rest = columns
+    found = {STAMP: pa.array(stamp)}
+    for name, values in zip(OWN_ORIGINS_SCHEMA.names[1:], rest, strict=True):
+        said = stamp if name in AS_STAMP else np.int64(_CONSTANT[name])
+        if not (values is None or (values == said).all()):
+            found[name] = pa.array(values)
     return pa.table(found)
 
 
@@ -187,16 +219,8 @@ def index_rows(table: pa.Table, of: str | None = None) -> pa.Table:
     return pa.table([marks, *origins_from(table)], names=ORIGINS_SCHEMA.names)
 
 
-def _told(name: str, values: Ints | None, stamp: Ints) -> pa.Array:
-    """A column as the index holds it: null where all of it goes without saying."""
-    said = stamp if name in AS_STAMP else np.int64(_CONSTANT.get(name, -1))
-    if values is None or (values == said).all():
-        return pa.nulls(len(stamp), pa.int64())
-    return pa.array(values)
-
-
 def origins_from(table: pa.Table) -> tuple[Ints, ...]:
-    """Stamp, pos, the columns of origins and the group: the inverse of `origins_parts`, of one mark."""
+    """Stamp, pos, the columns of origins and the group: the inverse of `index_parts`, of one mark."""
     stamp = np.asarray(table.column(STAMP))
     columns = []
     for name in OWN_ORIGINS_SCHEMA.names:

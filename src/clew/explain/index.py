@@ -16,7 +16,7 @@ from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.errors import Untraced
 from clew.model.places import Places
-from clew.model.rows import POS, STAMP, Ints
+from clew.model.rows import NEVER, POS, STAMP, Ints
 from clew.operators.base import Origin
 from clew.operators.lineage import Known
 
@@ -110,10 +110,23 @@ class Index:
                             name, columns, within, equals=equals, or_null=stored.AS_STAMP, kind="tables"
                         )
                     )
-        table = pa.concat_tables(parts)
+        table = pa.concat_tables([*parts, *self._held(mark, ranges)])
         stamp, pos = (np.asarray(table.column(c).fill_null(0)) for c in (STAMP, POS))
         order = np.lexsort((pos, stamp))  # a box that was new wrote its past in a later epoch
         return table if (np.diff(order) > 0).all() else table.take(pa.array(order))
+
+    def _held(self, mark: str, ranges: Sequence[tuple[int, int | None]]) -> list[pa.Table]:
+        """What of it the epoch records still hold; narrowed down to the stamps only."""
+        found = []
+        held = self._store.state.lineage.get("rows", [])
+        for _, table in stored.index_from_json([part for part in held if part[0] == mark]):
+            stamp = np.asarray(table.column(STAMP))
+            ends = [(low, NEVER if high is None else high) for low, high in ranges]
+            within = np.logical_or.reduce([(stamp >= low) & (stamp <= high) for low, high in ends])
+            if within.any():
+                rows = stored.index_rows(table.filter(pa.array(within)), mark)
+                found.append(rows.select(stored.OWN_ORIGINS_SCHEMA.names))
+        return found
 
     def _untraced(self, step: str, mark: str, stamp: int) -> Untraced:
         box = self._plan.steps[step].box

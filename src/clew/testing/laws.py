@@ -210,20 +210,15 @@ def _listed(rows: Any) -> list[Any]:
 def contents(store: Store) -> Contents:
     """Streams with all their numbers, in order; origins by place; late and rejected tuples in any order."""
     found: Contents = {}
-    index: list[pa.Table] = []
     for name in store.state.streams:
         found[f"stream {name}"] = told(store.read_table(name).drop_columns([stored.EPOCH]))
     for name, folder in store.state.tables.items():
-        if name == "moves" or folder.schema is None:
+        if name == "moves" or name.startswith(stored.ORIGINS) or folder.schema is None:
             continue
         table = store.read_table(name, kind="tables")
-        if name.startswith(stored.ORIGINS):
-            index.append(stored.index_rows(table, folder.meta.get("of")))
-            continue
         table = table.drop_columns([stored.EPOCH]) if stored.EPOCH in table.column_names else table
         found[name] = sorted(told(table))
-    if index:
-        found["origins"] = _origins_sorted(pa.concat_tables(index))
+    found["origins"] = _origins_sorted(stored.whole_index(store))
     return {name: rows for name, rows in found.items() if rows}
 
 
@@ -357,7 +352,7 @@ class _Collected:
     def take(self, result: Pass[Any]) -> None:
         named = {step_mark(self.plan, step): rows for step, rows in result.named.items()}
         logs = {log_mark(self.plan, of): known for of, known in result.logs.items()}
-        self.origins += [stored.index_rows(p.table, p.meta.get("of")) for p in stored.origins_parts(named, logs)]
+        self.origins += [stored.index_rows(table, mark) for mark, table in stored.index_parts(named, logs).items()]
         for box, parts in result.late.items():
             for part in parts:
                 name = f"late.{box}" + (f".{part.port}" if part.port else "")

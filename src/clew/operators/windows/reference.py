@@ -50,7 +50,7 @@ def reference(
     taken: list[Row] = []
     for row in rows:
         values, valid = axis_of(pa.array([row[on]], schema.field(on).type)) if on else (np.zeros(1), np.ones(1))
-        ours = taken if valid[0] and math.isfinite(values[0]) else late
+        ours = taken if valid[0] and abs(values[0]) < _limit(window, schema) else late
         ours.append({**row, "_on": values[0].item()})
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in taken:
@@ -62,6 +62,19 @@ def reference(
             found.append(((made.stamp, made.end, key), made))
     found.sort(key=lambda pair: pair[0])
     return [made for _, made in found], sorted((r["_stamp"], r["_pos"]) for r in late)
+
+
+def _limit(window: WindowKind, schema: pa.Schema) -> float:
+    """Beyond what a row stands in no window: an axis is used up to there."""
+    if isinstance(window, CountWindow) or window.on is None:
+        return math.inf
+    kind = schema.field(window.on).type
+    if not is_float_axis(kind):
+        return 2**62
+    if isinstance(window, ValueWindow) and window.anchor == "tuple":
+        return math.inf
+    step = window.slide if isinstance(window, ValueWindow) else window.every
+    return span_of(step, kind, "slide") * 2.0**52
 
 
 def _windows(
