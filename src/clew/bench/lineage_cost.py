@@ -41,8 +41,7 @@ class Plan:
 
 def cpu_seconds() -> float:
     """CPU seconds of this process and of all that it has started: workers, and the JVM if there is one."""
-    used = os.times()
-    return used.user + used.system + sum(_cpu_of(pid) for pid in _below(os.getpid()))
+    return time.process_time() + sum(_cpu_of(pid) for pid in _below(os.getpid()))
 
 
 def costs(network: Network, openers: Mapping[str, Opener], plan: Plan) -> dict[str, float]:

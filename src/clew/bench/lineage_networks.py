@@ -72,12 +72,12 @@ class Tuples:
         return {name: _sensor(ts, number, random) for number, name in enumerate(self.sources, 1)}
 
 
-def _plain(ts: np.ndarray, random: np.random.Generator) -> pa.Table:  # type: ignore[type-arg]
+def _plain(ts: np.ndarray, random: np.random.Generator) -> pa.Table:
     kind = random.integers(0, 100, len(ts), dtype=np.int32)
     return pa.table({"ts": ts, "kind": kind, **{name: random.random(len(ts)) for name in "abc"}})
 
 
-def _sensor(ts: np.ndarray, number: int, random: np.random.Generator) -> pa.Table:  # type: ignore[type-arg]
+def _sensor(ts: np.ndarray, number: int, random: np.random.Generator) -> pa.Table:
     """Uniform between 60 and 130 degrees, one in a hundred an outlier."""
     celsius = random.uniform(60, 130, len(ts))
     celsius[random.random(len(ts)) < 0.01] = 399.0
