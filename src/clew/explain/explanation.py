@@ -120,10 +120,14 @@ class Explanation:
 
         return as_json(self)
 
-    def __str__(self) -> str:
+    def text(self, answers: int = 5, rows: int = 6) -> str:
+        """It as a tree: the first so many tuples, of each box so many rows."""
         from clew.explain.telling import as_text
 
-        return as_text(self)
+        return as_text(self, answers, rows)
+
+    def __str__(self) -> str:
+        return self.text()
 
     __repr__ = __str__
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
@@ -16,6 +18,14 @@ from clew.model.rows import Ints
 from clew.operators.lineage import Known, Links
 
 
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What boxes hold, and whether the sources have ended, so that nothing can come of it any more."""
+
+    states: BoxStates
+    finished: bool = False
+
+
 class Forward:
     """The walk from rows of one step along all that it feeds.
 
@@ -23,8 +33,8 @@ class Forward:
     reached it, and can make further rows of.
     """
 
-    def __init__(self, tracer: Tracer, step: str, places: Places, states: BoxStates, finished: bool) -> None:
-        self.tracer, self.plan, self.states, self.finished = tracer, tracer.plan, states, finished
+    def __init__(self, tracer: Tracer, step: str, places: Places, held: Held) -> None:
+        self.tracer, self.plan, self.held = tracer, tracer.plan, held
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
@@ -78,9 +88,9 @@ class Forward:
         return known.filter(places.find(Places(known.stamp, known.pos)) >= 0)
 
     def _note_open(self, step: KernelStep, port: int, known: Known) -> None:
-        if self.finished or not len(known):
+        if self.held.finished or not len(known):
             return
-        state = self.states.kernels.get(step.name) or step.kernel.empty()
+        state = self.held.states.kernels.get(step.name) or step.kernel.empty()
         held = int(step.kernel.holds(state, port, known).sum())
         if held:
             self.open_[step.box] = self.open_.get(step.box, 0) + held

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.engine.plan import Plan
-from clew.engine.runtime import Memory
 from clew.engine.stored import SEQ
 from clew.explain.answers import Answers, answers, step_of
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
-from clew.explain.forward import Forward
+from clew.explain.forward import Forward, Held
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
@@ -170,11 +169,11 @@ class ImpactProof:
 
 
 def impact(
-    tracer: Tracer, found: Answers, targets: Mapping[str, str], memory: Memory, session: Callable[[], SparkSession]
+    tracer: Tracer, found: Answers, targets: Mapping[str, str], held: Held, session: Callable[[], SparkSession]
 ) -> Impact:
     """Walk forward from some tuples of a stream."""
     step = tracer.plan.stored[found.stream]
-    forward = Forward(tracer, step, found.places, memory.boxes, memory.finished)
+    forward = Forward(tracer, step, found.places, held)
     return Impact(found, targets, forward, tracer, session)
 
 

@@ -18,6 +18,7 @@ from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Chain, Input, chain_to, is_stored
 from clew.engine.plan import KernelStep, Plan, Stateless, Step
+from clew.engine.replay import Watch
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
 from clew.explain.index import Index, Range, near, without
@@ -30,8 +31,8 @@ from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, Too
 class Tracer:
     """Reads the lineage and the archive of a store; `replayed` counts the rows that were made again, by box."""
 
-    def __init__(self, plan: Plan, store: Store, lane: DriverLane) -> None:
-        self.plan, self.store = plan, store
+    def __init__(self, plan: Plan, store: Store, lane: DriverLane, watch: Watch | None = None) -> None:
+        self.plan, self.store, self.watch = plan, store, watch
         self.index = Index(plan, store)
         self.replayed: dict[str, int] = {}
         self.lane = lane

@@ -1,0 +1,156 @@
+"""`why` and `impact`: tuples explained from the store alone, without its lock, and without Spark where none is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clew.cli.output import FAILED, Json, Out, count
+from clew.cli.stores import STORE, StoreOption
+
+if TYPE_CHECKING:
+    from clew.explain.answers import Answers
+    from clew.explain.explanation import Explanation
+    from clew.explain.impact import Impact
+    from clew.explain.reader import Reader
+
+TuplesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[TUPLE]...", help="Tuples by number or tid: 3, or alarms:3.")
+]
+WhereOption = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="The tuples for which this holds, instead of numbers.")
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many tuples.")]
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--network-file", metavar="FILE", exists=True, dir_okay=False,
+                 help="The file that defines the network: the store does not hold the code of functions."),
+]  # fmt: skip
+NetworkOption = Annotated[str | None, typer.Option("--network", metavar="NAME", help="Which network of that file.")]
+MOST = 5
+
+
+def why(
+    out: Out,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="An output, a kept stream or a source.")],
+    tuples: TuplesArgument = None,
+    where: WhereOption = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option("--of", metavar="STREAM", help="Tell it in terms of this stream or box; all sources without it."),
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Prove it by replaying; exit 1 if it fails.")] = False,
+    counterfactual: Annotated[
+        bool, typer.Option("--counterfactual", help="Replay without the input tuples: what becomes of it?")
+    ] = False,
+    limit: LimitOption = MOST,
+    store: StoreOption = STORE,
+    network_file: FileOption = None,
+    network: NetworkOption = None,
+) -> None:
+    """Explain tuples: which input tuples they are made of, box by box."""
+    wanted = _wanted(tuples, where)
+    proof = without = None
+    with _reader(out, store, network_file, network) as reader:
+        found = reader.why(stream, wanted, of=of or None)
+        asked = len(found.answers)
+        if asked > limit:
+            found = reader.why(stream, found.answers.seq[:limit].tolist(), of=of or None)
+        document, text = _told(out, found, limit)
+        if verify:
+            proof = found.verify()
+        if counterfactual:
+            without = found.counterfactual()
+        missed = reader.missed
+    if out.json:
+        more = {"proof": proof and proof.to_json(), "counterfactual": without and without.to_json()}
+        out.document({**document, "all_tuples": asked, **{name: facts for name, facts in more.items() if facts}})
+    else:
+        out.text("\n\n".join([text, *(str(part) for part in (proof, without) if part is not None)]))
+        _say_rest(out, found.answers, asked, missed)
+    if proof is not None and not proof:
+        raise typer.Exit(FAILED)
+
+
+def impact(
+    out: Out,
+    stream: Annotated[str, typer.Argument(metavar="STREAM", help="A source, or another stream that is stored.")],
+    tuples: TuplesArgument = None,
+    where: WhereOption = None,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="STREAM", help="Only what depends in this stream or box; all outputs without it."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Explain all outputs behind them; exit 1 if it fails.")
+    ] = False,
+    limit: LimitOption = MOST,
+    store: StoreOption = STORE,
+    network_file: FileOption = None,
+    network: NetworkOption = None,
+) -> None:
+    """Tell what depends on tuples, and whether more still can."""
+    wanted = _wanted(tuples, where)
+    with _reader(out, store, network_file, network) as reader:
+        first = reader.why(stream, wanted).answers
+        asked, some = len(first), first.seq[:limit].tolist()
+        found = reader.impact(stream, some, on=on or None)
+        document, text = _told(out, found, limit)
+        proof = found.verify() if verify else None
+        missed = reader.missed
+    if out.json:
+        out.document({**document, "all_tuples": asked, **({"proof": proof.to_json()} if proof is not None else {})})
+    else:
+        out.text("\n\n".join([text, *([str(proof)] if proof is not None else [])]))
+        _say_rest(out, found.answers, asked, missed)
+    if proof is not None and not proof:
+        raise typer.Exit(FAILED)
+
+
+def _wanted(tuples: list[str] | None, where: str | None) -> list[str] | str:
+    if bool(tuples) == (where is not None):
+        raise typer.BadParameter("give either tuples, by number or tid, or --where SQL", param_hint="TUPLE")
+    return tuples if tuples else str(where)
+
+
+@contextmanager
+def _reader(out: Out, store: Path, file: Path | None, name: str | None) -> Iterator[Reader]:
+    """The store opened for questions; a replay for them shows on a terminal how far it is."""
+    from clew.cli.networks import load_network
+    from clew.explain.reader import Reader
+
+    if file is None and name is not None:
+        raise typer.BadParameter("it chooses a network of a file: give --network-file FILE", param_hint="--network")
+    network = None if file is None else load_network(file, name)
+
+    def session(zone: str) -> Any:
+        from clew.engine.spark_session import local_session
+
+        return local_session(time_zone=zone, verbose=out.verbose)
+
+    with (
+        out.progress("replaying", 1) as show,
+        Reader(store, network, session=session, watch=lambda done: show(done, "")) as reader,
+    ):
+        yield reader
+
+
+def _told(out: Out, found: Explanation | Impact, limit: int) -> tuple[Json, str]:
+    """What is found as JSON or as text, whichever is asked for."""
+    if out.json:
+        return found.to_json(), ""
+    from clew.explain.impact import Impact
+
+    return {}, str(found) if isinstance(found, Impact) else found.text(limit)
+
+
+def _say_rest(out: Out, shown: Answers, asked: int, missed: list[str]) -> None:
+    if len(shown) < asked:
+        out.say(f"{len(shown):,} of {count(asked, 'tuple')}; --limit N shows more", style="dim")
+    if missed:
+        names = ", ".join(f"'{name}'" for name in missed)
+        out.say(f"rows that {names} made are shown with --network-file FILE: a store holds no code", style="dim")
