@@ -1,4 +1,4 @@
-"""`why` and `impact`: tuples explained from the store alone, without its lock, and without Spark where none is needed."""
+"""`why` and `impact`: tuples explained from the store alone, without its lock, and without Spark if it can be."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def why(
 ) -> None:
     """Explain tuples: which input tuples they are made of, box by box."""
     wanted = _wanted(tuples, where)
-    proof = without = None
-    with _reader(out, store, network_file, network) as reader:
+    proof, without = None, None
+    with opened_reader(out, store, network_file, network) as reader:
         found = reader.why(stream, wanted, of=of or None)
         asked = len(found.answers)
         if asked > limit:
@@ -67,8 +67,9 @@ def why(
             without = found.counterfactual()
         missed = reader.missed
     if out.json:
-        more = {"proof": proof and proof.to_json(), "counterfactual": without and without.to_json()}
-        out.document({**document, "all_tuples": asked, **{name: facts for name, facts in more.items() if facts}})
+        tested = {"proof": proof, "counterfactual": without}
+        more = {name: found.to_json() for name, found in tested.items() if found is not None}
+        out.document({**document, "all_tuples": asked, **more})
     else:
         out.text("\n\n".join([text, *(str(part) for part in (proof, without) if part is not None)]))
         _say_rest(out, found.answers, asked, missed)
@@ -95,7 +96,7 @@ def impact(
 ) -> None:
     """Tell what depends on tuples, and whether more still can."""
     wanted = _wanted(tuples, where)
-    with _reader(out, store, network_file, network) as reader:
+    with opened_reader(out, store, network_file, network) as reader:
         first = reader.why(stream, wanted).answers
         asked, some = len(first), first.seq[:limit].tolist()
         found = reader.impact(stream, some, on=on or None)
@@ -118,7 +119,7 @@ def _wanted(tuples: list[str] | None, where: str | None) -> list[str] | str:
 
 
 @contextmanager
-def _reader(out: Out, store: Path, file: Path | None, name: str | None) -> Iterator[Reader]:
+def opened_reader(out: Out, store: Path, file: Path | None = None, name: str | None = None) -> Iterator[Reader]:
     """The store opened for questions; a replay for them shows on a terminal how far it is."""
     from clew.cli.networks import load_network
     from clew.explain.reader import Reader

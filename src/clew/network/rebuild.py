@@ -85,7 +85,8 @@ def span_from(value: Any) -> Span:
 def _box(facts: Facts) -> Box:
     kind = _BOXES[facts["kind"]]
     if kind is Apply:
-        facts = {**facts, "function": _function(facts), "version": _version(facts)}
+        written = facts["function"]
+        facts = {**facts, "function": _function(written), "version": _version(written)}
     names = {f.name for f in dataclasses.fields(kind)}
     return kind(**{name: _value(name, value) for name, value in facts.items() if name in names})
 
