@@ -61,6 +61,30 @@ def check_same(case: Case, mode: str, store: Path) -> None:
                 assert found == expected or (lacks_code and found.startswith("CodeMissing: "))
 
 
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(case=cases())
+def test_impact_is_why_the_other_way(case: Case) -> None:
+    place = Path(tempfile.mkdtemp(prefix="clew-reader-"))
+    try:
+        check_inverse(case, place / "store")
+    finally:
+        shutil.rmtree(place)
+
+
+def check_inverse(case: Case, store: Path) -> None:
+    with clew.open(store, case.network, durable=False, lane="driver") as engine:
+        for action in case.actions:
+            act(engine, action)
+        there = [name for name in engine._plan.stored if name in engine._store.state.streams]
+        sources = [name for name in there if name in engine._plan.sources]
+        made_of = {name: engine.why(name).tids for name in there if name not in sources}
+        for source in sources:
+            seqs = engine.why(source).answers.seq.tolist()
+            for tid, found in engine.impact(source, seqs).tids.items():
+                for name, of in made_of.items():
+                    assert found[name] == [made for made, inputs in of.items() if tid in inputs[source]]
+
+
 def why(asked: Engine | Reader, stream: str) -> str:
     return answer(lambda: asked.why(stream).to_json())
 

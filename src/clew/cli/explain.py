@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -133,11 +133,15 @@ def opened_reader(out: Out, store: Path, file: Path | None = None, name: str | N
 
         return local_session(time_zone=zone, verbose=out.verbose)
 
-    with (
-        out.progress("replaying", 1) as show,
-        Reader(store, network, session=session, watch=lambda done: show(done, "")) as reader,
-    ):
-        yield reader
+    with ExitStack() as stack:
+        shown: list[Callable[[float, str], None]] = []
+
+        def watch(done: float) -> None:
+            if not shown:  # no bar for what is done without a replay, or with a short one
+                shown.append(stack.enter_context(out.progress("replaying", 1)))
+            shown[0](done, "")
+
+        yield stack.enter_context(Reader(store, network, session=session, watch=watch))
 
 
 def _told(out: Out, found: Explanation | Impact, limit: int) -> tuple[Json, str]:

@@ -9,12 +9,12 @@ import numpy as np
 from clew.engine.evaluate import BoxStates
 from clew.engine.lineage import Input
 from clew.engine.plan import KernelStep, Stateless
-from clew.errors import NotReplayed
+from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
-from clew.model.rows import Ints
+from clew.model.rows import Bools, Ints
 from clew.operators.lineage import Known, Links
 
 
@@ -55,12 +55,19 @@ class Forward:
     def _passing(self, step: Stateless, layer: Layer) -> Links:
         """The rows that a stateless step lets through; all, if they are not stored and cannot be made again."""
         try:
-            rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], layer.places))
+            passes = self._passes(step, layer.places)
+        except CodeMissing:
+            raise
         except NotReplayed:
             return Links(layer.owner, layer.places.take(layer.row))
-        passes = Places(rows.stamp, rows.pos).find(layer.places) >= 0
         keep = passes[layer.row]
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
+
+    def _passes(self, step: Stateless, places: Places) -> Bools:
+        if (stream := self.tracer.stored_as(step.name)) is not None:
+            return self.tracer.found(stream, places) >= 0
+        rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))
+        return Places(rows.stamp, rows.pos).find(places) >= 0
 
     def _through(self, step: KernelStep, port: int, layer: Layer) -> Links:
         """The rows of a kernel that are made of those at one of its inputs."""

@@ -126,8 +126,7 @@ class Impact:
         return self.forward.layers.get(self.targets[name]) or Layer.none()
 
     def _stream(self, name: str) -> str | None:
-        step = self.targets[name]
-        return next((stream for stream, of in self.tracer.plan.stored.items() if of == step), None)
+        return name if name in self.tracer.plan.stored else self.tracer.stored_as(self.targets[name])
 
     def _names(self, name: str) -> list[str]:
         places, stream = self._layer(name).places, self._stream(name)

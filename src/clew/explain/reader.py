@@ -12,6 +12,7 @@ from clew.archive.store import Store
 from clew.engine.catalyst import Catalyst
 from clew.engine.evaluate import BoxStates
 from clew.engine.lanes.driver import DriverLane
+from clew.engine.marks import stored_boxes
 from clew.engine.plan import Plan, build_plan
 from clew.engine.recovery import check_continues, states_now
 from clew.engine.replay import Watch
@@ -108,13 +109,13 @@ class _Once:
 def _plan(store: Store, network: Network | None, typer: SparkTyper, zone: str) -> Plan:
     """The plan of the network that is given, if the store continues with it; else of the one that it remembers."""
     known = store.state.network
-    if network is not None:
-        plan = build_plan(network, typer, zone)
-        if known is not None:
-            check_continues(plan, known, store)
-        return plan
     if known is None:
         raise StoreError(f"store '{store.layout.root}' has no epoch yet", hint="feed it something first")
+    if network is not None:
+        plan = build_plan(network, typer, zone)
+        check_continues(plan, known, store)
+        there = stored_boxes(known)  # what the network is to store from now on is not in the store yet
+        return replace(plan, stored={stream: step for stream, step in plan.stored.items() if stream in there})
     typed = StoredTyper(known.get("typed", {}), typer)
     # the marks under which its lineage stands, also if an earlier clew made them of other facts
     return replace(build_plan(rebuilt(known), typed, zone), prints=dict(known["prints"]))

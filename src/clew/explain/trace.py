@@ -42,6 +42,10 @@ class Tracer:
         """The time zone that expressions are evaluated in."""
         return str(self.store.settings["time_zone"])
 
+    def stored_as(self, step: str) -> str | None:
+        """The stream under which the rows of a step are stored, if they are."""
+        return next((stream for stream, of in self.plan.stored.items() if of == step), None)
+
     # --- what rows are made of ---
 
     def links(self, step: KernelStep, origin: Origin, among: tuple[int, Known] | None = None) -> tuple[Links, ...]:
@@ -121,16 +125,20 @@ class Tracer:
         return self._through(chain, self._at(chain.base, places))
 
     def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream."""
-        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
-        if not len(places):
-            return np.empty(0, np.int64)
+        """The numbers of tuples of a stored stream, which are there."""
+        return self.found(stream, places)
+
+    def found(self, stream: str, places: Places) -> Ints:
+        """The numbers of the tuples that a stored stream has at these places; -1 where it has none."""
+        if not len(places) or stream not in self.store.state.streams:
+            return np.full(len(places), -1)
+        low, high = int(places.stamp.min()), int(places.stamp.max())
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
         table = self.store.read_table(stream, columns, {STAMP: (low, high)})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        found = Places(stamp, pos).find(places)
-        return np.asarray(table.column(SEQ))[found]
+        at = Places(stamp, pos).find(places)
+        return np.append(np.asarray(table.column(SEQ)), -1)[at]
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -173,8 +181,8 @@ class Tracer:
         return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
 
     def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
-        stream = next(s for s, of in self.plan.stored.items() if of == step)
-        schema = self.plan.steps[step].schema
+        stream, schema = self.stored_as(step), self.plan.steps[step].schema
+        assert stream is not None
         if stream not in self.store.state.streams:
             return Rows.empty(schema)
         derived = stream not in self.plan.sources
