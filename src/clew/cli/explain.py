@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +15,11 @@ from clew.cli.stores import STORE, StoreOption
 if TYPE_CHECKING:
     from clew.explain.answers import Answers
     from clew.explain.explanation import Explanation
-    from clew.explain.impact import Impact
+    from clew.explain.impact import Impact, ImpactProof
+    from clew.explain.proof import Counterfactual, Proof
     from clew.explain.reader import Reader
+
+    Tested = Proof | ImpactProof | Counterfactual
 
 TuplesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[TUPLE]...", help="Tuples by number or tid: 3, or alarms:3.")
@@ -24,7 +27,10 @@ TuplesArgument = Annotated[
 WhereOption = Annotated[
     str | None, typer.Option("--where", metavar="SQL", help="The tuples for which this holds, instead of numbers.")
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many tuples.")]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many tuples; without it 5 of a condition."),
+]
 FileOption = Annotated[
     Path | None,
     typer.Option("--network-file", metavar="FILE", exists=True, dir_okay=False,
@@ -47,34 +53,28 @@ def why(
     counterfactual: Annotated[
         bool, typer.Option("--counterfactual", help="Replay without the input tuples: what becomes of it?")
     ] = False,
-    limit: LimitOption = MOST,
+    limit: LimitOption = None,
     store: StoreOption = STORE,
     network_file: FileOption = None,
     network: NetworkOption = None,
 ) -> None:
     """Explain tuples: which input tuples they are made of, box by box."""
     wanted = _wanted(tuples, where)
-    proof, without = None, None
+    tested: dict[str, Tested] = {}
     with opened_reader(out, store, network_file, network) as reader:
         found = reader.why(stream, wanted, of=of or None)
-        asked = len(found.answers)
-        if asked > limit:
-            found = reader.why(stream, found.answers.seq[:limit].tolist(), of=of or None)
-        document, text = _told(out, found, limit)
+        asked, most = len(found.answers), limit or (len(wanted) if tuples else MOST)
+        if asked > most:
+            found = reader.why(stream, found.answers.seq[:most].tolist(), of=of or None)
+        told = _told(out, found)
         if verify:
-            proof = found.verify()
+            tested["proof"] = found.verify()
         if counterfactual:
-            without = found.counterfactual()
+            tested["counterfactual"] = found.counterfactual()
         missed = reader.missed
-    if out.json:
-        tested = {"proof": proof, "counterfactual": without}
-        more = {name: found.to_json() for name, found in tested.items() if found is not None}
-        out.document({**document, "all_tuples": asked, **more})
-    else:
-        out.text("\n\n".join([text, *(str(part) for part in (proof, without) if part is not None)]))
-        _say_rest(out, found.answers, asked, missed)
-    if proof is not None and not proof:
-        raise typer.Exit(FAILED)
+    _give(out, told, asked, tested)
+    _say_rest(out, found.answers, asked, missed)
+    _leave(tested)
 
 
 def impact(
@@ -89,27 +89,25 @@ def impact(
     verify: Annotated[
         bool, typer.Option("--verify", help="Explain all outputs behind them; exit 1 if it fails.")
     ] = False,
-    limit: LimitOption = MOST,
+    limit: LimitOption = None,
     store: StoreOption = STORE,
     network_file: FileOption = None,
     network: NetworkOption = None,
 ) -> None:
     """Tell what depends on tuples, and whether more still can."""
     wanted = _wanted(tuples, where)
+    tested: dict[str, Tested] = {}
     with opened_reader(out, store, network_file, network) as reader:
         first = reader.why(stream, wanted).answers
-        asked, some = len(first), first.seq[:limit].tolist()
-        found = reader.impact(stream, some, on=on or None)
-        document, text = _told(out, found, limit)
-        proof = found.verify() if verify else None
+        asked, most = len(first), limit or (len(wanted) if tuples else MOST)
+        found = reader.impact(stream, first.seq[:most].tolist(), on=on or None)
+        told = _told(out, found)
+        if verify:
+            tested["proof"] = found.verify()
         missed = reader.missed
-    if out.json:
-        out.document({**document, "all_tuples": asked, **({"proof": proof.to_json()} if proof is not None else {})})
-    else:
-        out.text("\n\n".join([text, *([str(proof)] if proof is not None else [])]))
-        _say_rest(out, found.answers, asked, missed)
-    if proof is not None and not proof:
-        raise typer.Exit(FAILED)
+    _give(out, told, asked, tested)
+    _say_rest(out, found.answers, asked, missed)
+    _leave(tested)
 
 
 def _wanted(tuples: list[str] | None, where: str | None) -> list[str] | str:
@@ -144,18 +142,32 @@ def opened_reader(out: Out, store: Path, file: Path | None = None, name: str | N
         yield stack.enter_context(Reader(store, network, session=session, watch=watch))
 
 
-def _told(out: Out, found: Explanation | Impact, limit: int) -> tuple[Json, str]:
-    """What is found as JSON or as text, whichever is asked for."""
-    if out.json:
-        return found.to_json(), ""
+def _told(out: Out, found: Explanation | Impact) -> Json | str:
+    """What is found, in the form that is asked for."""
     from clew.explain.impact import Impact
 
-    return {}, str(found) if isinstance(found, Impact) else found.text(limit)
+    if out.json:
+        return found.to_json()
+    return str(found) if isinstance(found, Impact) else found.text(len(found.answers))
+
+
+def _give(out: Out, told: Json | str, asked: int, tested: Mapping[str, Tested]) -> None:
+    if isinstance(told, str):
+        out.text("\n\n".join([told, *map(str, tested.values())]))
+    else:
+        out.document({**told, "all_tuples": asked, **{name: found.to_json() for name, found in tested.items()}})
 
 
 def _say_rest(out: Out, shown: Answers, asked: int, missed: list[str]) -> None:
+    if out.json:
+        return
     if len(shown) < asked:
         out.say(f"{len(shown):,} of {count(asked, 'tuple')}; --limit N shows more", style="dim")
     if missed:
         names = ", ".join(f"'{name}'" for name in missed)
         out.say(f"rows that {names} made are shown with --network-file FILE: a store holds no code", style="dim")
+
+
+def _leave(tested: Mapping[str, Tested]) -> None:
+    if "proof" in tested and not tested["proof"]:
+        raise typer.Exit(FAILED)
