@@ -36,7 +36,7 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=1000, metavar="N", help="How many readings.")] = 240_000,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew if it is there.")] = False,
 ) -> None:
-    """Generate sensor readings, run a network over them, show its alarms, and say what to try next."""
+    """Generate sensor readings, run a network over them, show its alarms, explain one, and say what to try next."""
     _make_room(store, fresh)
     started = time.perf_counter()
     done = _run(out, store, rows)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Tested = Proof | ImpactProof | Counterfactual
 
 TuplesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[TUPLE]...", help="Tuples by number or tid: 3, or alarms:3.")
+    list[str] | None, typer.Argument(metavar="TUPLE", help="Tuples by number or tid: 3, or alarms:3.")
 ]
 WhereOption = Annotated[
     str | None, typer.Option("--where", metavar="SQL", help="The tuples for which this holds, instead of numbers.")
