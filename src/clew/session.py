@@ -42,10 +42,10 @@ from clew.errors import (
     UnknownStream,
     nearest,
 )
-from clew.explain.answers import answers, stored_stream, targets_of
 from clew.explain.explanation import Explanation
-from clew.explain.impact import Impact, impact, reached_by
-from clew.explain.trace import Tracer
+from clew.explain.forward import Held
+from clew.explain.impact import Impact
+from clew.explain.questions import Questions
 from clew.model.axis import axis_end, value_on_axis
 from clew.network.boxes import Source
 from clew.network.naming import calling_spot, shown
@@ -148,6 +148,7 @@ class Engine:
         self._driver = DriverLane(Catalyst(session))
         memory = recover(plan, store, self._driver, modes)
         self._runtime = Runtime(plan, store, memory, self._lane_for, modes)
+        self._questions = Questions(plan, store, self._driver, session)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 
@@ -382,8 +383,7 @@ class Engine:
         of them contributes nothing, and the explanation says so.
         """
         with self._lock:
-            stream, tracer = stored_stream(self._plan, output), self._tracer()
-            return Explanation(answers(tracer, stream, tuples), targets_of(self._plan, of), tracer, self._session)
+            return self._questions.why(output, tuples, of)
 
     def impact(self, stream: str, tuples: Any, *, on: Any = None) -> Impact:
         """What depends on tuples of a stream: outputs, or the streams and boxes of `on`.
@@ -391,12 +391,8 @@ class Engine:
         It also says whether they can still become part of rows to come.
         """
         with self._lock:
-            tracer = self._tracer()
-            found = answers(tracer, stored_stream(self._plan, stream), tuples)
-            return impact(tracer, found, reached_by(self._plan, on), self._runtime.memory, self._session)
-
-    def _tracer(self) -> Tracer:
-        return Tracer(self._plan, self._store, self._driver)
+            memory = self._runtime.memory
+            return self._questions.impact(stream, tuples, on, lambda: Held(memory.boxes, memory.finished))
 
     def rejected(self, name: str | None = None) -> DataFrame:
         """What could not be admitted to a stream, or made a box fail: each tuple whole, with its reason."""

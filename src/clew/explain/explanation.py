@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from clew.engine.lineage import is_stored
 from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
@@ -120,10 +119,14 @@ class Explanation:
 
         return as_json(self)
 
-    def __str__(self) -> str:
+    def text(self, answers: int = 5, rows: int = 6) -> str:
+        """It as a tree: the first so many tuples, of each box so many rows."""
         from clew.explain.telling import as_text
 
-        return as_text(self)
+        return as_text(self, answers, rows)
+
+    def __str__(self) -> str:
+        return self.text()
 
     __repr__ = __str__
 
@@ -136,9 +139,7 @@ class Explanation:
 
     def stored_as(self, step: str) -> str | None:
         """The stream under which the rows of a step are stored, if they are."""
-        if not is_stored(self.plan, step):
-            return None
-        return next(stream for stream, of in self.plan.stored.items() if of == step)
+        return self.tracer.stored_as(step)
 
     def trigger(self, stamp: int) -> str:
         """The source tuple of a stamp: its tid; or what else moved the progress."""
@@ -164,7 +165,8 @@ class Explanation:
         return any(rows.column("finish").to_pylist())
 
     def _names(self, name: str) -> list[str]:
-        layer, stream = self.layer(name), self.stored_as(self._step(name))
+        layer, step = self.layer(name), self._step(name)
+        stream = name if name in self.plan.stored else self.stored_as(step)
         if stream is not None:
             return [f"{stream}:{seq}" for seq in self.tracer.seqs(stream, layer.places).tolist()]
         return [f"{name}@{s}.{p}" for s, p in zip(layer.places.stamp.tolist(), layer.places.pos.tolist(), strict=True)]

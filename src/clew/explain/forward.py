@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
 from clew.engine.lineage import Input
 from clew.engine.plan import KernelStep, Stateless
-from clew.errors import NotReplayed
+from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
-from clew.model.rows import Ints
+from clew.model.rows import Bools, Ints
 from clew.operators.lineage import Known, Links
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """What boxes hold, and whether the sources have ended, so that nothing can come of it any more."""
+
+    states: BoxStates
+    finished: bool = False
 
 
 class Forward:
@@ -23,8 +33,8 @@ class Forward:
     reached it, and can make further rows of.
     """
 
-    def __init__(self, tracer: Tracer, step: str, places: Places, states: BoxStates, finished: bool) -> None:
-        self.tracer, self.plan, self.states, self.finished = tracer, tracer.plan, states, finished
+    def __init__(self, tracer: Tracer, step: str, places: Places, held: Held) -> None:
+        self.tracer, self.plan, self.held = tracer, tracer.plan, held
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
@@ -45,12 +55,19 @@ class Forward:
     def _passing(self, step: Stateless, layer: Layer) -> Links:
         """The rows that a stateless step lets through; all, if they are not stored and cannot be made again."""
         try:
-            rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], layer.places))
+            passes = self._passes(step, layer.places)
+        except CodeMissing:
+            raise
         except NotReplayed:
             return Links(layer.owner, layer.places.take(layer.row))
-        passes = Places(rows.stamp, rows.pos).find(layer.places) >= 0
         keep = passes[layer.row]
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
+
+    def _passes(self, step: Stateless, places: Places) -> Bools:
+        if (stream := self.tracer.stored_as(step.name)) is not None:
+            return self.tracer.found(stream, places) >= 0
+        rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))
+        return Places(rows.stamp, rows.pos).find(places) >= 0
 
     def _through(self, step: KernelStep, port: int, layer: Layer) -> Links:
         """The rows of a kernel that are made of those at one of its inputs."""
@@ -78,9 +95,9 @@ class Forward:
         return known.filter(places.find(Places(known.stamp, known.pos)) >= 0)
 
     def _note_open(self, step: KernelStep, port: int, known: Known) -> None:
-        if self.finished or not len(known):
+        if self.held.finished or not len(known):
             return
-        state = self.states.kernels.get(step.name) or step.kernel.empty()
+        state = self.held.states.kernels.get(step.name) or step.kernel.empty()
         held = int(step.kernel.holds(state, port, known).sum())
         if held:
             self.open_[step.box] = self.open_.get(step.box, 0) + held

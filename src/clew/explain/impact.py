@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from clew.engine.plan import Plan
-from clew.engine.runtime import Memory
 from clew.engine.stored import SEQ
 from clew.explain.answers import Answers, answers, step_of
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
-from clew.explain.forward import Forward
+from clew.explain.forward import Forward, Held
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
@@ -79,6 +78,8 @@ class Impact:
 
     def verify(self) -> ImpactProof:
         """Explain the outputs behind these tuples, and see that exactly those found are made of them."""
+        if not len(self.answers):
+            return ImpactProof(0, ())
         wrong: list[str] = []
         checked = 0
         for name, step in self.targets.items():
@@ -127,8 +128,7 @@ class Impact:
         return self.forward.layers.get(self.targets[name]) or Layer.none()
 
     def _stream(self, name: str) -> str | None:
-        step = self.targets[name]
-        return next((stream for stream, of in self.tracer.plan.stored.items() if of == step), None)
+        return name if name in self.tracer.plan.stored else self.tracer.stored_as(self.targets[name])
 
     def _names(self, name: str) -> list[str]:
         places, stream = self._layer(name).places, self._stream(name)
@@ -170,11 +170,11 @@ class ImpactProof:
 
 
 def impact(
-    tracer: Tracer, found: Answers, targets: Mapping[str, str], memory: Memory, session: Callable[[], SparkSession]
+    tracer: Tracer, found: Answers, targets: Mapping[str, str], held: Held, session: Callable[[], SparkSession]
 ) -> Impact:
     """Walk forward from some tuples of a stream."""
     step = tracer.plan.stored[found.stream]
-    forward = Forward(tracer, step, found.places, memory.boxes, memory.finished)
+    forward = Forward(tracer, step, found.places, held)
     return Impact(found, targets, forward, tracer, session)
 
 

@@ -231,7 +231,7 @@ def _replay(
     explanation: Explanation, plan: Plan, start: Start, last: int, without: dict[str, Ints] | None = None
 ) -> Iterator[Replayed]:
     tracer = explanation.tracer
-    return iter(Replay(plan, tracer.store, tracer.lane, start, until=last, without=without or {}))
+    return iter(Replay(plan, tracer.store, tracer.lane, start, until=last, without=without or {}, watch=tracer.watch))
 
 
 def _duplicates(explanation: Explanation, wanted: list[str], since: int, last: int | None = None) -> list[int]:

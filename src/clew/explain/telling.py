@@ -31,35 +31,35 @@ class Told:
     outside: bool = False
 
 
-def as_text(explanation: Explanation) -> str:
-    """The tree of each output tuple, the first few."""
+def as_text(explanation: Explanation, shown: int, rows: int) -> str:
+    """The tree of each output tuple, the first so many; of each box so many rows."""
     answers = explanation.answers
     if not len(answers):
         return f"no tuple of '{explanation.output}' was asked for"
-    parts = [_one(explanation, i) for i in range(min(len(answers), SHOWN_ANSWERS))]
-    if len(answers) > SHOWN_ANSWERS:
-        parts.append(f"… and {len(answers) - SHOWN_ANSWERS:,} more tuples of '{explanation.output}'")
+    parts = [_one(explanation, i, rows) for i in range(min(len(answers), shown))]
+    if len(answers) > shown:
+        parts.append(f"… and {len(answers) - shown:,} more tuples of '{explanation.output}'")
     if explanation.replayed:
-        rows = ", ".join(f"{n:,} for '{box}'" for box, n in explanation.replayed.items())
-        parts.append(f"rows replayed for this: {rows}")
+        replayed = ", ".join(f"{n:,} for '{box}'" for box, n in explanation.replayed.items())
+        parts.append(f"rows replayed for this: {replayed}")
     return "\n\n".join(parts)
 
 
-def _one(explanation: Explanation, i: int) -> str:
+def _one(explanation: Explanation, i: int, rows: int) -> str:
     answers = explanation.answers
     row = answers.table.slice(i, 1).to_pylist()[0]
     trigger = explanation.trigger(int(answers.places.stamp[i]))
     head = f"{answers.tid(i)}  {_values(row)}\n  epoch {int(answers.epoch[i])}, completed by {trigger}"
-    return "\n".join([head, *_drawn(told(explanation, i), "", True)])
+    return "\n".join([head, *_drawn(told(explanation, i, rows), "", True)])
 
 
-def told(explanation: Explanation, i: int) -> Told:
-    """The tree of one output tuple, from the box that emitted it."""
+def told(explanation: Explanation, i: int, rows: int = SHOWN_ROWS) -> Told:
+    """The tree of one output tuple, from the box that emitted it; of each box so many rows."""
     step = explanation.plan.stored[explanation.output]
-    return _told(explanation, i, explanation.plan.steps[step].box, set())
+    return _told(explanation, i, explanation.plan.steps[step].box, rows, set())
 
 
-def _told(explanation: Explanation, i: int, box: str, seen: set[str]) -> Told:
+def _told(explanation: Explanation, i: int, box: str, rows: int, seen: set[str]) -> Told:
     plan, layers = explanation.plan, explanation.traced.layers
     step, described = plan.ends[box], plan.network.box(box)
     places = layers[step].of(i) if step in layers else Places.none()
@@ -70,13 +70,13 @@ def _told(explanation: Explanation, i: int, box: str, seen: set[str]) -> Told:
         return node
     seen.add(box)
     if asked or described.kind not in _SAME_ROWS:
-        _list_rows(explanation, node, step, places)
+        _list_rows(explanation, node, step, places, rows)
     if asked:
         return node
     for parent in _boxes_before(explanation, box):
         end = plan.ends[parent]
         if end in layers:
-            node.fed_by.append(_told(explanation, i, parent, seen))
+            node.fed_by.append(_told(explanation, i, parent, rows, seen))
         else:
             other = plan.network.box(parent)
             node.fed_by.append(Told(parent, other.kind, "not asked about: contributes nothing", 0, outside=True))
@@ -87,12 +87,12 @@ def _boxes_before(explanation: Explanation, box: str) -> list[str]:
     return list(dict.fromkeys(explanation.plan.network.box(box).inputs))
 
 
-def _list_rows(explanation: Explanation, node: Told, step: str, places: Places) -> None:
+def _list_rows(explanation: Explanation, node: Told, step: str, places: Places, rows: int) -> None:
     """The first rows of a box and the last one, between them how many are left out."""
     count = len(places)
     if not count:
         return
-    shown = np.arange(count) if count <= SHOWN_ROWS else np.append(np.arange(SHOWN_ROWS - 1), count - 1)
+    shown = np.arange(count) if count <= rows else np.append(np.arange(rows - 1), count - 1)
     some = places.take(shown)
     values = explanation.values(step, some)
     stream = explanation.stored_as(step)

@@ -18,6 +18,7 @@ from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Chain, Input, chain_to, is_stored
 from clew.engine.plan import KernelStep, Plan, Stateless, Step
+from clew.engine.replay import Watch
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
 from clew.explain.index import Index, Range, near, without
@@ -30,8 +31,8 @@ from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, Too
 class Tracer:
     """Reads the lineage and the archive of a store; `replayed` counts the rows that were made again, by box."""
 
-    def __init__(self, plan: Plan, store: Store, lane: DriverLane) -> None:
-        self.plan, self.store = plan, store
+    def __init__(self, plan: Plan, store: Store, lane: DriverLane, watch: Watch | None = None) -> None:
+        self.plan, self.store, self.watch = plan, store, watch
         self.index = Index(plan, store)
         self.replayed: dict[str, int] = {}
         self.lane = lane
@@ -40,6 +41,10 @@ class Tracer:
     def zone(self) -> str:
         """The time zone that expressions are evaluated in."""
         return str(self.store.settings["time_zone"])
+
+    def stored_as(self, step: str) -> str | None:
+        """The stream under which the rows of a step are stored, if they are."""
+        return next((stream for stream, of in self.plan.stored.items() if of == step), None)
 
     # --- what rows are made of ---
 
@@ -120,16 +125,20 @@ class Tracer:
         return self._through(chain, self._at(chain.base, places))
 
     def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream."""
-        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
-        if not len(places):
-            return np.empty(0, np.int64)
+        """The numbers of tuples of a stored stream, which are there."""
+        return self.found(stream, places)
+
+    def found(self, stream: str, places: Places) -> Ints:
+        """The numbers of the tuples that a stored stream has at these places; -1 where it has none."""
+        if not len(places) or stream not in self.store.state.streams:
+            return np.full(len(places), -1)
+        low, high = int(places.stamp.min()), int(places.stamp.max())
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
         table = self.store.read_table(stream, columns, {STAMP: (low, high)})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        found = Places(stamp, pos).find(places)
-        return np.asarray(table.column(SEQ))[found]
+        at = Places(stamp, pos).find(places)
+        return np.append(np.asarray(table.column(SEQ)), -1)[at]
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -172,8 +181,8 @@ class Tracer:
         return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
 
     def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
-        stream = next(s for s, of in self.plan.stored.items() if of == step)
-        schema = self.plan.steps[step].schema
+        stream, schema = self.stored_as(step), self.plan.steps[step].schema
+        assert stream is not None
         if stream not in self.store.state.streams:
             return Rows.empty(schema)
         derived = stream not in self.plan.sources

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -81,6 +81,19 @@ class Network:
         source = Source(name, (), columns, order, keys, key_span, lateness, retention, max_ahead, at=at)
         self._claim_stream(name, at)
         return self._add(source, columns.names, order, name)
+
+    @staticmethod
+    def of(name: str, boxes: Iterable[Box], outputs: Mapping[str, str], kept: Mapping[str, str]) -> Network:
+        """A network of boxes under their final names, inputs before those that they feed: as `boxes` gives them."""
+        network, numbers = Network(name), dict[str, int]()
+        for number, box in enumerate(boxes):
+            numbers[box.name] = number
+            inputs = tuple(str(numbers[parent]) for parent in box.inputs)
+            network._boxes.append(dataclasses.replace(box, inputs=inputs))
+            network._written.append(_Written(Spot("<unknown>", 0, (0, 0), None), box.name))
+        network._outputs = {stream: numbers[box] for stream, box in outputs.items()}
+        network._kept = {stream: numbers[box] for stream, box in kept.items()}
+        return network
 
     # --- what stands in it ---
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from clew.errors import SchemaError, TypeProblem
+from clew.errors import CodeMissing, SchemaError, TypeProblem
 from clew.model.places import Places
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
@@ -140,6 +140,8 @@ class ApplyKernel(Kernel):
         """What is made of some rows, and whether one of them is at fault by itself; `reasons` takes why, by row."""
         try:
             return [self._fitted(self.function(table.slice(start, stop - start)), stop - start)], False
+        except CodeMissing:
+            raise
         except Exception as error:
             if stop - start == 1:
                 reasons[start] = _text(error)
@@ -167,6 +169,8 @@ class ApplyKernel(Kernel):
                 else:
                     made = self._opaque(step, start)
                 done.append(made)
+            except CodeMissing:
+                raise
             except Exception as error:
                 refused.append(Refused(rows.slice(start, stop), (_text(error),) * (stop - start)))
         out, origin = _emitted(rows, done, first_ever)
