@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
-from clew.engine.lineage import Input
+from clew.engine.lineage import Input, is_stored
 from clew.engine.plan import KernelStep, Stateless
 from clew.errors import NotReplayed
 from clew.explain.back import Layer
@@ -20,13 +20,15 @@ class Forward:
     """The walk from rows of one step along all that it feeds.
 
     `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
-    reached it, and can make further rows of.
+    reached it, and can make further rows of. `at_most`: boxes that drop rows of which it cannot be told any more
+    which: they are neither stored nor can they be made again. What is made of such rows is told exactly all the same.
     """
 
     def __init__(self, tracer: Tracer, step: str, places: Places, states: BoxStates, finished: bool) -> None:
         self.tracer, self.plan, self.states, self.finished = tracer, tracer.plan, states, finished
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
+        self.at_most: set[str] = set()
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
         for name, found in self.plan.steps.items():
             if name != step:
@@ -43,14 +45,20 @@ class Forward:
         return [self._through(step, port, self.layers[step.inputs[port]]) for port in ports]
 
     def _passing(self, step: Stateless, layer: Layer) -> Links:
-        """The rows that a stateless step lets through; all, if they are not stored and cannot be made again."""
+        """The rows that a stateless step lets through; all that may be, if that cannot be told."""
         try:
-            rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], layer.places))
+            passes = self._passed(step, layer.places).find(layer.places) >= 0
         except NotReplayed:
-            return Links(layer.owner, layer.places.take(layer.row))
-        passes = Places(rows.stamp, rows.pos).find(layer.places) >= 0
+            self.at_most.add(step.box)
+            passes = np.ones(len(layer.places), np.bool_)
         keep = passes[layer.row]
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
+
+    def _passed(self, step: Stateless, places: Places) -> Places:
+        if is_stored(self.plan, step.name):
+            return self.tracer.stored_among(step.name, places)
+        rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))
+        return Places(rows.stamp, rows.pos)
 
     def _through(self, step: KernelStep, port: int, layer: Layer) -> Links:
         """The rows of a kernel that are made of those at one of its inputs."""

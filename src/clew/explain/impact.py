@@ -44,10 +44,15 @@ class Impact:
 
     @property
     def boxes(self) -> dict[str, int]:
-        """How many rows each box made of them."""
+        """How many rows each box made of them; of boxes in `at_most` it is known only that they are no more."""
         ends = self.tracer.plan.ends
         made = {box: self.forward.layers[end] for box, end in ends.items() if end in self.forward.layers}
         return {box: len(layer.places) for box, layer in made.items() if box != self.answers.stream}
+
+    @property
+    def at_most(self) -> frozenset[str]:
+        """Boxes that dropped rows, of which it cannot be told any more which; all that is stored is exact."""
+        return frozenset(self.forward.at_most)
 
     @property
     def open(self) -> dict[str, int]:
@@ -83,7 +88,7 @@ class Impact:
         checked = 0
         for name, step in self.targets.items():
             stream = self._stream(name)
-            if stream is None:
+            if stream is None or stream not in self.tracer.store.state.streams:
                 continue
             first = int(self.answers.places.stamp.min())
             table = self.tracer.store.read_table(stream, [SEQ, STAMP], {STAMP: (first, None)})
@@ -99,7 +104,8 @@ class Impact:
         tuples = []
         for i, (tid, found) in enumerate(self.tids.items()):
             tuples.append({"tid": tid, "row": plain(rows[i]), "outputs": found})
-        return {"stream": self.answers.stream, "tuples": tuples, "boxes": self.boxes, "open": self.open}
+        known = {"boxes": self.boxes, "at_most": sorted(self.at_most), "open": self.open}
+        return {"stream": self.answers.stream, "tuples": tuples, **known}
 
     def __str__(self) -> str:
         lines = []
@@ -109,7 +115,9 @@ class Impact:
             for name, tids in found.items():
                 more = f", … {len(tids) - SHOWN:,} more" if len(tids) > SHOWN else ""
                 lines.append(f"  {name}: {', '.join(tids[:SHOWN]) + more if tids else 'nothing'}")
-        made = ", ".join(f"{box} {count:,}" for box, count in self.boxes.items() if count)
+        made = ", ".join(
+            f"{box} {'at most ' if box in self.at_most else ''}{count:,}" for box, count in self.boxes.items() if count
+        )
         lines.append(f"rows made of it, by box: {made or 'none'}")
         held = ", ".join(f"{box} (holds {count:,})" for box, count in self.open.items())
         lines.append(f"can still become part of rows of: {held}" if held else "nothing to come can depend on it")

@@ -120,16 +120,22 @@ class Tracer:
         return self._through(chain, self._at(chain.base, places))
 
     def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream."""
-        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
+        """The numbers of tuples of a stored stream; `TooOld` if some are there no more."""
         if not len(places):
             return np.empty(0, np.int64)
+        found, seqs = self._numbered(stream, places)
+        if (found < 0).any():
+            raise self._gone(self.plan.steps[self.plan.stored[stream]], places.take(found < 0))
+        return seqs[found]
+
+    def _numbered(self, stream: str, places: Places) -> tuple[Ints, Ints]:
+        """Where places are among the tuples of a stored stream, -1 if they are not; and the numbers of these."""
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        table = self.store.read_table(stream, columns, {STAMP: (low, high)})
+        ends = int(places.stamp.min()), int(places.stamp.max())
+        table = self.store.read_table(stream, columns, {STAMP: ends})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        found = Places(stamp, pos).find(places)
-        return np.asarray(table.column(SEQ))[found]
+        return Places(stamp, pos).find(places), np.asarray(table.column(SEQ))
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -171,8 +177,15 @@ class Tracer:
         table = step.kernel.remake(origin, inputs, picked)
         return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
 
+    def stored_among(self, step: str, places: Places) -> Places:
+        """Which rows at these places a stored step has."""
+        stream = self._stream(step)
+        if not len(places) or stream not in self.store.state.streams:
+            return Places.none()
+        return places.take(self._numbered(stream, places)[0] >= 0)
+
     def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
-        stream = next(s for s, of in self.plan.stored.items() if of == step)
+        stream = self._stream(step)
         schema = self.plan.steps[step].schema
         if stream not in self.store.state.streams:
             return Rows.empty(schema)
@@ -183,6 +196,9 @@ class Tracer:
         zero = np.zeros(len(table), np.int64)
         stamp, pos, ident = (np.asarray(table.column(c)) if c in table.column_names else zero for c in HIDDEN)
         return Rows(table.select(schema.names), stamp, pos, ident)
+
+    def _stream(self, step: str) -> str:
+        return next(stream for stream, of in self.plan.stored.items() if of == step)
 
     def _gone(self, step: Step, places: Places) -> TooOld:
         """What to tell if rows that a step is made of are in the archive no more."""
