@@ -18,6 +18,7 @@ from clew.model.axis import axis_end, axis_of, is_float_axis, span_of, value_on_
 from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
 from clew.operators.aggregation.reference import reference as value_of
 from clew.operators.base import NO_FLOOR
+from clew.operators.windows.grid import FLOAT_STEPS
 
 Row = dict[str, Any]
 Steps = Sequence[tuple[int, Any]]
@@ -48,9 +49,10 @@ def reference(
     on = None if isinstance(window, CountWindow) else window.on
     late: list[Row] = []
     taken: list[Row] = []
+    far = _far(window, schema)
     for row in rows:
         values, valid = axis_of(pa.array([row[on]], schema.field(on).type)) if on else (np.zeros(1), np.ones(1))
-        ours = taken if valid[0] and math.isfinite(values[0]) else late
+        ours = taken if valid[0] and abs(values[0]) < far else late
         ours.append({**row, "_on": values[0].item()})
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in taken:
@@ -62,6 +64,14 @@ def reference(
             found.append(((made.stamp, made.end, key), made))
     found.sort(key=lambda pair: pair[0])
     return [made for _, made in found], sorted((r["_stamp"], r["_pos"]) for r in late)
+
+
+def _far(window: WindowKind, schema: pa.Schema) -> float:
+    """How far from zero a row belongs to no window: on a float axis there are no separate edges there."""
+    if isinstance(window, CountWindow) or window.on is None or getattr(window, "anchor", None) == "tuple":
+        return math.inf
+    kind, every = schema.field(window.on).type, window.slide if isinstance(window, ValueWindow) else window.every
+    return float(span_of(every, kind, "slide") * FLOAT_STEPS) if is_float_axis(kind) else math.inf
 
 
 def _windows(
