@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from clew.engine.lineage import is_stored
+from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
@@ -134,11 +134,9 @@ class Explanation:
 
     # --- parts ---
 
-    def stored_as(self, step: str) -> str | None:
-        """The stream under which the rows of a step are stored, if they are."""
-        if not is_stored(self.plan, step):
-            return None
-        return next(stream for stream, of in self.plan.stored.items() if of == step)
+    def stored_as(self, name: str) -> str | None:
+        """The stream under which the rows of a stream or box asked about are stored, if they are."""
+        return stored_as(self.plan, self._step(name), name)
 
     def trigger(self, stamp: int) -> str:
         """The source tuple of a stamp: its tid; or what else moved the progress."""
@@ -164,7 +162,7 @@ class Explanation:
         return any(rows.column("finish").to_pylist())
 
     def _names(self, name: str) -> list[str]:
-        layer, stream = self.layer(name), self.stored_as(self._step(name))
+        layer, stream = self.layer(name), self.stored_as(name)
         if stream is not None:
             return [f"{stream}:{seq}" for seq in self.tracer.seqs(stream, layer.places).tolist()]
         return [f"{name}@{s}.{p}" for s, p in zip(layer.places.stamp.tolist(), layer.places.pos.tolist(), strict=True)]

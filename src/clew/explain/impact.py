@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
 from clew.engine.stored import SEQ
@@ -135,8 +136,7 @@ class Impact:
         return self.forward.layers.get(self.targets[name]) or Layer.none()
 
     def _stream(self, name: str) -> str | None:
-        step = self.targets[name]
-        return next((stream for stream, of in self.tracer.plan.stored.items() if of == step), None)
+        return stored_as(self.tracer.plan, self.targets[name], name)
 
     def _names(self, name: str) -> list[str]:
         places, stream = self._layer(name).places, self._stream(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,18 +64,17 @@ def check_lineage(
 
 
 def _opened(network: Network, folder: Path, mode: Any) -> Engine:
-    """With boxes in exact mode that are refused otherwise, as the error says."""
+    """With boxes in exact mode where they are refused otherwise, as the error says."""
     modes = {"*": mode} if isinstance(mode, str) else dict(mode)
     names = {b.name for b in network.boxes}
     modes = {box: m for box, m in modes.items() if box == "*" or box in names}
-    while True:
-        try:
-            return clew.session.open(folder, network, durable=False, lane="driver", lineage=modes)
-        except LineageError as error:
-            told = re.search(r"'\*': 'interval', '(.*)': 'exact'", error.hint or "")
-            if told is None or modes.get(told[1]) == "exact":
-                raise
-            modes[told[1]] = "exact"
+    try:
+        return clew.session.open(folder, network, durable=False, lane="driver", lineage=modes)
+    except LineageError as error:
+        told = re.search(r"lineage=({.*})", error.hint or "")
+        if told is None:
+            raise
+        return clew.session.open(folder, network, durable=False, lane="driver", lineage=literal_eval(told[1]))
 
 
 @dataclass(frozen=True)
