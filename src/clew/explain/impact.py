@@ -13,7 +13,8 @@ from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.runtime import Memory
 from clew.engine.stored import SEQ
-from clew.explain.answers import Answers, answers, step_of
+from clew.errors import NetworkError, UnknownStream
+from clew.explain.answers import Answers, answers, is_one, step_of, stored_stream
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
 from clew.explain.forward import Forward
@@ -21,6 +22,7 @@ from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
 from clew.network.drawing import plain
+from clew.network.naming import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,12 +75,22 @@ class Impact:
 
     def tuples(self, output: str) -> Answers:
         """The tuples of one output that depend on any of those asked about."""
-        seqs = [int(tid.rpartition(":")[2]) for tid in self._names(output)]
-        return answers(self.tracer, output, seqs)
+        if output not in self.targets:
+            raise UnknownStream(
+                f"the impact does not tell of {shown(output)}",
+                details=[f"it was asked on {', '.join(self.targets)}"],
+                hint="ask for it: on=...",
+            )
+        stream = stored_stream(self.tracer.plan, self._stream(output) or output)
+        return answers(self.tracer, stream, self._names(output))
 
     def frame(self, output: str | None = None) -> DataFrame:
         """The dependent tuples of an output, joined with the input tuples that they depend on: as `why` gives them."""
-        name = output or next(iter(self.targets))
+        if output is None and len(self.targets) != 1:
+            raise UnknownStream(
+                "the impact tells of several streams, say of which", details=[f"streams: {', '.join(self.targets)}"]
+            )
+        name = next(iter(self.targets)) if output is None else output
         found = Explanation(self.tuples(name), {self.answers.stream: self._start}, self.tracer, self.session)
         asked = ", ".join(repr(self.answers.tid(i)) for i in range(len(self.answers)))
         return found.frame().where(f"`{self.answers.stream}_tid` IN ({asked})")
@@ -87,7 +99,7 @@ class Impact:
         """Explain the outputs behind these tuples, and see that exactly those found are made of them."""
         wrong: list[str] = []
         checked = 0
-        for name, step in self.targets.items():
+        for name, step in self.targets.items() if len(self.answers) else ():
             stream = self._stream(name)
             if stream is None or stream not in self.tracer.store.state.streams:
                 continue
@@ -190,7 +202,9 @@ def reached_by(plan: Plan, on: Any) -> dict[str, str]:
     """The streams or boxes whose rows are asked for; all outputs and kept streams if none are named."""
     if on is None:
         return {name: step for name, step in plan.stored.items() if name not in plan.sources}
-    names: Iterable[Any] = [on] if isinstance(on, str) or not isinstance(on, Iterable) else list(on)
+    names: Iterable[Any] = [on] if is_one(on) else list(on)
+    if not names:
+        raise NetworkError("on=[] names no stream", hint="leave it out: then it is all outputs")
     return {str(name): step_of(plan, name) for name in names}
 
 
