@@ -105,7 +105,7 @@ def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[st
             continue
         for port, parent in enumerate(found.inputs):
             if parent not in on_path:
-                outside.add(plan.steps[parent].box)
+                outside |= _boxes_at(plan, parent, found.box)
                 continue
             waiting.setdefault(parent, [])
             if not isinstance(found, KernelStep):
@@ -137,6 +137,14 @@ def _joined(step: KernelStep, layer: Layer, links: Links) -> Links:
     pair = np.repeat(np.arange(len(counts)), counts)
     at = bounds[layer.row][pair] + np.arange(total) - ahead[pair]
     return Links(layer.owner[pair], links.places.take(at))
+
+
+def _boxes_at(plan: Plan, step: str, inside: str) -> set[str]:
+    """The box of a step; where that is a box we stand in, those that feed it."""
+    found = plan.steps[step]
+    if found.box != inside:
+        return {found.box}
+    return set[str]().union(*(_boxes_at(plan, name, inside) for name in found.inputs))
 
 
 def _ancestors(plan: Plan, step: str) -> set[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
@@ -137,9 +138,9 @@ class Explanation:
 
     # --- parts ---
 
-    def stored_as(self, step: str) -> str | None:
-        """The stream under which the rows of a step are stored, if they are."""
-        return self.tracer.stored_as(step)
+    def stored_as(self, name: str) -> str | None:
+        """The stream under which the rows of a stream or box asked about are stored, if they are."""
+        return stored_as(self.plan, self._step(name), name)
 
     def trigger(self, stamp: int) -> str:
         """The source tuple of a stamp: its tid; or what else moved the progress."""
@@ -165,8 +166,7 @@ class Explanation:
         return any(rows.column("finish").to_pylist())
 
     def _names(self, name: str) -> list[str]:
-        layer, step = self.layer(name), self._step(name)
-        stream = name if name in self.plan.stored else self.stored_as(step)
+        layer, stream = self.layer(name), self.stored_as(name)
         if stream is not None:
             return [f"{stream}:{seq}" for seq in self.tracer.seqs(stream, layer.places).tolist()]
         return [f"{name}@{s}.{p}" for s, p in zip(layer.places.stamp.tolist(), layer.places.pos.tolist(), strict=True)]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
-from clew.engine.lineage import Input
+from clew.engine.lineage import Input, is_stored
 from clew.engine.plan import KernelStep, Stateless
 from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
-from clew.model.rows import Bools, Ints
+from clew.model.rows import Ints
 from clew.operators.lineage import Known, Links
 
 
@@ -30,13 +30,15 @@ class Forward:
     """The walk from rows of one step along all that it feeds.
 
     `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
-    reached it, and can make further rows of.
+    reached it, and can make further rows of. `at_most`: boxes that drop rows of which it cannot be told any more
+    which: they are neither stored nor can they be made again. What is made of such rows is told exactly all the same.
     """
 
     def __init__(self, tracer: Tracer, step: str, places: Places, held: Held) -> None:
         self.tracer, self.plan, self.held = tracer, tracer.plan, held
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
+        self.at_most: set[str] = set()
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
         for name, found in self.plan.steps.items():
             if name != step:
@@ -53,21 +55,22 @@ class Forward:
         return [self._through(step, port, self.layers[step.inputs[port]]) for port in ports]
 
     def _passing(self, step: Stateless, layer: Layer) -> Links:
-        """The rows that a stateless step lets through; all, if they are not stored and cannot be made again."""
+        """The rows that a stateless step lets through; all that may be, if that cannot be told."""
         try:
-            passes = self._passes(step, layer.places)
+            passes = self._passed(step, layer.places).find(layer.places) >= 0
         except CodeMissing:
             raise
         except NotReplayed:
-            return Links(layer.owner, layer.places.take(layer.row))
+            self.at_most.add(step.box)
+            passes = np.ones(len(layer.places), np.bool_)
         keep = passes[layer.row]
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
 
-    def _passes(self, step: Stateless, places: Places) -> Bools:
-        if (stream := self.tracer.stored_as(step.name)) is not None:
-            return self.tracer.found(stream, places) >= 0
+    def _passed(self, step: Stateless, places: Places) -> Places:
+        if is_stored(self.plan, step.name):
+            return self.tracer.stored_among(step.name, places)
         rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))
-        return Places(rows.stamp, rows.pos).find(places) >= 0
+        return Places(rows.stamp, rows.pos)
 
     def _through(self, step: KernelStep, port: int, layer: Layer) -> Links:
         """The rows of a kernel that are made of those at one of its inputs."""

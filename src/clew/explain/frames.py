@@ -35,7 +35,7 @@ def _joined(explanation: Explanation, name: str, several: bool) -> DataFrame:
     from pyspark.sql import functions as f
 
     outputs, links = _outputs(explanation), _links(explanation, name)
-    stream = explanation.stored_as(explanation.targets[name])
+    stream = explanation.stored_as(name)
     inputs = _remade(explanation, name) if stream is None else _archived(explanation, name, stream)
     on = [ROW] if stream is None else _place(explanation, stream)
     found = outputs.join(f.broadcast(links), ANSWER).join(inputs, on)
@@ -57,7 +57,7 @@ def _links(explanation: Explanation, name: str) -> DataFrame:
     layer = explanation.layer(name)
     places = layer.places.take(layer.row)
     columns = {ANSWER: layer.owner, ROW: layer.row, STAMP: places.stamp, POS: places.pos}
-    stream = explanation.stored_as(explanation.targets[name])
+    stream = explanation.stored_as(name)
     wanted = [ANSWER, *([ROW] if stream is None else _place(explanation, stream))]
     return _frame(explanation, pa.table({c: pa.array(columns[c], pa.int64()) for c in wanted}))
 

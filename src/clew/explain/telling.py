@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.engine.lineage import stored_as
 from clew.explain.explanation import Explanation
 from clew.model.places import Places
 from clew.network.drawing import plain, what_it_does
@@ -95,7 +96,7 @@ def _list_rows(explanation: Explanation, node: Told, step: str, places: Places, 
     shown = np.arange(count) if count <= rows else np.append(np.arange(rows - 1), count - 1)
     some = places.take(shown)
     values = explanation.values(step, some)
-    stream = explanation.stored_as(step)
+    stream = stored_as(explanation.plan, step)
     names = [f"{stream}:{n}" for n in explanation.tracer.seqs(stream, some).tolist()] if stream else [""] * len(shown)
     if values is None:
         node.lines.append("(their values are not stored, and cannot be made again)")

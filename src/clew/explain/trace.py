@@ -42,10 +42,6 @@ class Tracer:
         """The time zone that expressions are evaluated in."""
         return str(self.store.settings["time_zone"])
 
-    def stored_as(self, step: str) -> str | None:
-        """The stream under which the rows of a step are stored, if they are."""
-        return next((stream for stream, of in self.plan.stored.items() if of == step), None)
-
     # --- what rows are made of ---
 
     def links(self, step: KernelStep, origin: Origin, among: tuple[int, Known] | None = None) -> tuple[Links, ...]:
@@ -125,20 +121,22 @@ class Tracer:
         return self._through(chain, self._at(chain.base, places))
 
     def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream, which are there."""
-        return self.found(stream, places)
+        """The numbers of tuples of a stored stream; `TooOld` if some are there no more."""
+        if not len(places):
+            return np.empty(0, np.int64)
+        found, seqs = self._numbered(stream, places)
+        if (found < 0).any():
+            raise self._gone(self.plan.steps[self.plan.stored[stream]], places.take(found < 0))
+        return seqs[found]
 
-    def found(self, stream: str, places: Places) -> Ints:
-        """The numbers of the tuples that a stored stream has at these places; -1 where it has none."""
-        if not len(places) or stream not in self.store.state.streams:
-            return np.full(len(places), -1)
-        low, high = int(places.stamp.min()), int(places.stamp.max())
+    def _numbered(self, stream: str, places: Places) -> tuple[Ints, Ints]:
+        """Where places are among the tuples of a stored stream, -1 if they are not; and the numbers of these."""
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        table = self.store.read_table(stream, columns, {STAMP: (low, high)})
+        ends = int(places.stamp.min()), int(places.stamp.max())
+        table = self.store.read_table(stream, columns, {STAMP: ends})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        at = Places(stamp, pos).find(places)
-        return np.append(np.asarray(table.column(SEQ)), -1)[at]
+        return Places(stamp, pos).find(places), np.asarray(table.column(SEQ))
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -180,9 +178,16 @@ class Tracer:
         table = step.kernel.remake(origin, inputs, picked)
         return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
 
+    def stored_among(self, step: str, places: Places) -> Places:
+        """Which rows at these places a stored step has."""
+        stream = self._stream(step)
+        if not len(places) or stream not in self.store.state.streams:
+            return Places.none()
+        return places.take(self._numbered(stream, places)[0] >= 0)
+
     def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
-        stream, schema = self.stored_as(step), self.plan.steps[step].schema
-        assert stream is not None
+        stream = self._stream(step)
+        schema = self.plan.steps[step].schema
         if stream not in self.store.state.streams:
             return Rows.empty(schema)
         derived = stream not in self.plan.sources
@@ -192,6 +197,9 @@ class Tracer:
         zero = np.zeros(len(table), np.int64)
         stamp, pos, ident = (np.asarray(table.column(c)) if c in table.column_names else zero for c in HIDDEN)
         return Rows(table.select(schema.names), stamp, pos, ident)
+
+    def _stream(self, step: str) -> str:
+        return next(stream for stream, of in self.plan.stored.items() if of == step)
 
     def _gone(self, step: Step, places: Places) -> TooOld:
         """What to tell if rows that a step is made of are in the archive no more."""
