@@ -184,7 +184,7 @@ class ImpactProof:
         return {"holds": bool(self), "checked": self.checked, "wrong": list(self.wrong)}
 
     def __str__(self) -> str:
-        told = f"explained the {self.checked:,} tuples that came from there on"
+        told = f"explained {self.checked:,} tuples that came from there on"
         return "\n".join([f"{'holds' if self else 'FAILS'}  {told}", *self.wrong])
 
     __repr__ = __str__
