@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
 from clew.engine.lineage import Input, is_stored
 from clew.engine.plan import KernelStep, Stateless
 from clew.errors import NotReplayed
-from clew.explain.back import Layer
+from clew.explain.back import Layer, ancestors
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
@@ -17,20 +19,25 @@ from clew.operators.lineage import Known, Links
 
 
 class Forward:
-    """The walk from rows of one step along all that it feeds.
+    """The walk from rows of one step along all that it feeds and that leads to some steps.
 
     `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
     reached it, and can make further rows of. `at_most`: boxes that drop rows of which it cannot be told any more
     which: they are neither stored nor can they be made again. What is made of such rows is told exactly all the same.
     """
 
-    def __init__(self, tracer: Tracer, step: str, places: Places, states: BoxStates, finished: bool) -> None:
+    def __init__(
+        self, tracer: Tracer, step: str, places: Places, to: Collection[str], states: BoxStates, finished: bool
+    ) -> None:
         self.tracer, self.plan, self.states, self.finished = tracer, tracer.plan, states, finished
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
         self.at_most: set[str] = set()
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
+        leading = ancestors(self.plan, {step, *to})
         for name, found in self.plan.steps.items():
+            if name not in leading:
+                continue
             if name != step:
                 links = self._reached(found) if any(i in self.layers for i in found.inputs) else []
                 waiting[name] = links

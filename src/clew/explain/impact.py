@@ -36,7 +36,8 @@ class Impact:
     """What depends on some tuples of a stream.
 
     `tids`: the tuples of each output, by input tuple; `boxes`: how many rows each box made of them; `open`: the boxes
-    that still hold some of them, or rows made of them, and can make further rows of these.
+    that still hold some of them, or rows made of them, and can make further rows of these. Both tell of the boxes on
+    the way to what was asked on.
     """
 
     answers: Answers  # the tuples asked about
@@ -194,7 +195,7 @@ def impact(
 ) -> Impact:
     """Walk forward from some tuples of a stream."""
     step = tracer.plan.stored[found.stream]
-    forward = Forward(tracer, step, found.places, memory.boxes, memory.finished)
+    forward = Forward(tracer, step, found.places, set(targets.values()), memory.boxes, memory.finished)
     return Impact(found, targets, forward, tracer, session)
 
 
