@@ -18,6 +18,7 @@ from clew.explain.answers import Answers, answers, is_one, step_of, stored_strea
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
 from clew.explain.forward import Forward
+from clew.explain.telling import values_text
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
@@ -125,7 +126,7 @@ class Impact:
         lines = []
         rows = python_rows(self.answers.table)
         for i, (tid, found) in enumerate(self.tids.items()):
-            lines.append(f"{tid}  " + ", ".join(f"{k} {v}" for k, v in rows[i].items()))
+            lines.append(f"{tid}  {values_text(rows[i])}")
             for name, tids in found.items():
                 more = f", … {len(tids) - SHOWN:,} more" if len(tids) > SHOWN else ""
                 lines.append(f"  {name}: {', '.join(tids[:SHOWN]) + more if tids else 'nothing'}")
