@@ -22,7 +22,7 @@ from clew.testing import without_cache
 from clew.testing.lineage_laws import check_lineage
 
 THOROUGH = bool(os.environ.get("CLEW_THOROUGH"))
-EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "1000" if THOROUGH else "25"))
+EXAMPLES = int(os.environ.get("CLEW_EXAMPLES", "1000" if THOROUGH else "20"))
 pytestmark = pytest.mark.timeout(0 if THOROUGH else 300)
 common = settings(
     max_examples=EXAMPLES, deadline=None,

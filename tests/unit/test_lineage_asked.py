@@ -26,13 +26,13 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
         yield opened
 
 
-NONSENSE = [
+NO_TUPLES: list[Any] = [
     1.0, 1.5, True, np.bool_(True), [None], float("nan"), b"o:1", {"o:1": 1}, object(), [["o:1"]], "s:1", "w:1", "o:0",
     "o:-1", -1, 0, 99, 10**30, ["o:1", "p:1"],
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", NONSENSE)
+@pytest.mark.parametrize("asked", NO_TUPLES)
 @pytest.mark.parametrize("ask", ["why", "impact"])
 def test_what_names_no_tuple_is_refused(engine: Engine, asked: Any, ask: str) -> None:
     with pytest.raises(UnknownTuple) as caught:

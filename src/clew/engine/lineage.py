@@ -93,7 +93,8 @@ def logged_inputs(plan: Plan, modes: Modes) -> frozenset[Input]:
         for port, asked in enumerate(step.kernel.asks()):
             chain = chain_to(plan, step.inputs[port])
             plain = asked is not None and not asked.columns and all(s.condition is None for s in chain.steps)
-            if asked is not None and not is_stored(plan, chain.base) and not plain:
+            noted = modes[plan.steps[chain.base].box] != "off"  # then its origins tell the places
+            if asked is not None and not is_stored(plan, chain.base) and not (plain and noted):
                 found.add((name, port))
     return frozenset(found)
 

@@ -68,7 +68,7 @@ def instrumented(plan: Plan, step: str, targets: Collection[str]) -> Instrumente
     annotated by itself, so that none needs to be.
     """
     on_path = leading(plan, targets)
-    behind = _ancestors(plan, step)
+    behind = ancestors(plan, [step])
     roles: dict[str, str] = {}
     for each in plan.steps.values():
         reads = [i for i in each.inputs if i in targets]
@@ -147,8 +147,9 @@ def _boxes_at(plan: Plan, step: str, inside: str) -> set[str]:
     return set[str]().union(*(_boxes_at(plan, name, inside) for name in found.inputs))
 
 
-def _ancestors(plan: Plan, step: str) -> set[str]:
-    found, stack = set[str](), [step]
+def ancestors(plan: Plan, steps: Collection[str]) -> set[str]:
+    """Some steps and all that lead to them."""
+    found, stack = set[str](), [*steps]
     while stack:
         name = stack.pop()
         if name not in found:

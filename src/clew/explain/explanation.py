@@ -149,7 +149,10 @@ class Explanation:
                 table = self.tracer.store.read_table(stream, [SEQ], {STAMP: (stamp, stamp)})
                 if len(table):
                     return f"{stream}:{table.column(SEQ)[0].as_py()}"
-        return "the end of the sources" if self._finished(stamp) else "progress without a tuple"
+        moves = [] if "moves" not in self.tracer.store.state.tables else self._moves(stamp)
+        if not moves:
+            return "a tuple that has aged out"
+        return "the end of the sources" if any(moves) else "progress without a tuple"
 
     def values(self, step: str, places: Places) -> list[dict[str, Any]] | None:
         """The rows of a step as dicts; None if they are not stored and cannot be made again."""
@@ -158,12 +161,10 @@ class Explanation:
         except NotReplayed:
             return None
 
-    def _finished(self, stamp: int) -> bool:
-        store = self.tracer.store
-        if "moves" not in store.state.tables:
-            return False
-        rows: pa.Table = store.read_table("moves", ["finish"], {STAMP: (stamp, stamp)}, kind="tables")
-        return any(rows.column("finish").to_pylist())
+    def _moves(self, stamp: int) -> list[bool]:
+        """The moves of progress without a tuple at a stamp: for each whether it was the end."""
+        table: pa.Table = self.tracer.store.read_table("moves", ["finish"], {STAMP: (stamp, stamp)}, kind="tables")
+        return [bool(finish) for finish in table.column("finish").to_pylist()]
 
     def _names(self, name: str) -> list[str]:
         layer, stream = self.layer(name), self.stored_as(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from clew.engine.evaluate import BoxStates
 from clew.engine.lineage import Input, is_stored
 from clew.engine.plan import KernelStep, Stateless
 from clew.errors import CodeMissing, NotReplayed
-from clew.explain.back import Layer
+from clew.explain.back import Layer, ancestors
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
@@ -27,20 +28,23 @@ class Held:
 
 
 class Forward:
-    """The walk from rows of one step along all that it feeds.
+    """The walk from rows of one step along all that it feeds and that leads to some steps.
 
     `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
     reached it, and can make further rows of. `at_most`: boxes that drop rows of which it cannot be told any more
     which: they are neither stored nor can they be made again. What is made of such rows is told exactly all the same.
     """
 
-    def __init__(self, tracer: Tracer, step: str, places: Places, held: Held) -> None:
+    def __init__(self, tracer: Tracer, step: str, places: Places, to: Collection[str], held: Held) -> None:
         self.tracer, self.plan, self.held = tracer, tracer.plan, held
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
         self.at_most: set[str] = set()
         waiting: dict[str, list[Links]] = {step: [Links.one_each(places.stamp, places.pos)]}
+        leading = ancestors(self.plan, {step, *to})
         for name, found in self.plan.steps.items():
+            if name not in leading:
+                continue
             if name != step:
                 links = self._reached(found) if any(i in self.layers for i in found.inputs) else []
                 waiting[name] = links

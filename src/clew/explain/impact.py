@@ -17,6 +17,7 @@ from clew.explain.answers import Answers, answers, is_one, step_of, stored_strea
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
 from clew.explain.forward import Forward, Held
+from clew.explain.telling import values_text
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
@@ -35,7 +36,8 @@ class Impact:
     """What depends on some tuples of a stream.
 
     `tids`: the tuples of each output, by input tuple; `boxes`: how many rows each box made of them; `open`: the boxes
-    that still hold some of them, or rows made of them, and can make further rows of these.
+    that still hold some of them, or rows made of them, and can make further rows of these. Both tell of the boxes on
+    the way to what was asked on.
     """
 
     answers: Answers  # the tuples asked about
@@ -125,7 +127,7 @@ class Impact:
         lines = []
         rows = python_rows(self.answers.table)
         for i, (tid, found) in enumerate(self.tids.items()):
-            lines.append(f"{tid}  " + ", ".join(f"{k} {v}" for k, v in rows[i].items()))
+            lines.append(f"{tid}  {values_text(rows[i])}")
             for name, tids in found.items():
                 more = f", … {len(tids) - SHOWN:,} more" if len(tids) > SHOWN else ""
                 lines.append(f"  {name}: {', '.join(tids[:SHOWN]) + more if tids else 'nothing'}")
@@ -195,7 +197,7 @@ def impact(
 ) -> Impact:
     """Walk forward from some tuples of a stream."""
     step = tracer.plan.stored[found.stream]
-    forward = Forward(tracer, step, found.places, held)
+    forward = Forward(tracer, step, found.places, set(targets.values()), held)
     return Impact(found, targets, forward, tracer, session)
 
 

@@ -70,12 +70,18 @@ class Index:
         return found.take(np.flatnonzero((at >= 0) & (found.places.stamp <= highs[at])))
 
     def around(self, step: str, ends: tuple[str, str], places: Places) -> Emitted:
-        """All that a box emitted that reaches over the stamps of these places; `ends` are the columns that tell."""
+        """All that a box emitted that reaches over the stamps of these places; `ends` are the columns that tell.
+
+        `Untraced` if something that it emitted since then was not noted: it may.
+        """
         low, high = int(places.stamp.min()), int(places.stamp.max())
+        mark = step_mark(self._plan, step)
+        if gaps := without(self.covered(mark), low, self._store.state.stamp):
+            raise self._untraced(step, mark, gaps[0][0])
         first, last = ends
         reaching: dict[str, tuple[int | None, int | None]] = {last: (low, None)}
         reaching[first] = (low if first == last else None, high)
-        found = Emitted.of(self._read(step_mark(self._plan, step), [(low, None)], reaching))
+        found = Emitted.of(self._read(mark, [(low, None)], reaching))
         begin, end = (getattr(found.origin, name) for name in ends)
         return found.take(np.flatnonzero((begin <= high) & (end >= low)))
 

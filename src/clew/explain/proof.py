@@ -20,10 +20,12 @@ from clew.engine.replay import Replay, Replayed, Start
 from clew.errors import StoreError, TooOld
 from clew.explain.back import trace_back
 from clew.explain.explanation import Explanation
+from clew.explain.telling import values_text
 from clew.model.places import Places
 from clew.model.rows import IDENT, STAMP, Ints, Rows
 from clew.model.values import python_rows
 
+SHOWN = 12
 MOST_ALONE = 100  # counterfactuals, each of which is a replay of its own
 
 
@@ -63,13 +65,21 @@ class Proof:
     def __str__(self) -> str:
         start = f"behind the checkpoint of epoch {self.since}" if self.since else "from the beginning"
         lines = [f"replayed {self.replayed:,} source tuples {start}"]
-        for c in self.checked:
-            again = {True: "made again from its lineage alone: the same", False: "made again: NOT the same"}
+        again = {
+            True: "made again from its lineage alone: the same",
+            False: "made again from its lineage alone: NOT the same",
+            None: "not made again from its lineage alone: a box on the way cannot be",
+        }
+        shown = sorted(self.checked, key=bool)[:SHOWN]
+        for c in sorted(shown, key=self.checked.index):
             what = "reproduced" if c.reproduced else "NOT reproduced"
-            parts = [what, f"{c.equal} equal of {c.needed} needed", again.get(bool(c.made_again), "")]
-            if c.made_again is None:
-                parts[-1] = "not made again: a box on the way cannot be"
+            parts = [what, f"{c.equal} equal of {c.needed} needed", again[c.made_again]]
             lines.append(f"{'holds' if c else 'FAILS'}  {c.tid}: {', '.join(parts)}")
+        if rest := [c for c in self.checked if c not in shown]:
+            failing = sum(not c for c in rest)
+            lines.append(
+                f"… and {len(rest):,} more, {f'of which {failing:,} FAIL' if failing else 'all of which hold'}"
+            )
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -98,8 +108,9 @@ class Counterfactual:
         told = {"survives": "survives: equal tuples stand in", "gone": "gone", "changed": "changed"}
         lines = []
         for w in self.found:
-            instead = "" if w.instead is None else " to " + ", ".join(f"{k} {v}" for k, v in w.instead.items())
-            lines.append(f"{w.tid} without the {w.removed} tuples it is made of: {told[w.outcome]}{instead}")
+            instead = "" if w.instead is None else f" to {values_text(w.instead)}"
+            tuples = "tuple" if w.removed == 1 else f"{w.removed:,} tuples"
+            lines.append(f"{w.tid} without the {tuples} it is made of: {told[w.outcome]}{instead}")
         return "\n".join(lines)
 
     __repr__ = __str__

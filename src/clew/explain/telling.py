@@ -50,7 +50,7 @@ def _one(explanation: Explanation, i: int, rows: int) -> str:
     answers = explanation.answers
     row = answers.table.slice(i, 1).to_pylist()[0]
     trigger = explanation.trigger(int(answers.places.stamp[i]))
-    head = f"{answers.tid(i)}  {_values(row)}\n  epoch {int(answers.epoch[i])}, completed by {trigger}"
+    head = f"{answers.tid(i)}  {values_text(row)}\n  epoch {int(answers.epoch[i])}, completed by {trigger}"
     return "\n".join([head, *_drawn(told(explanation, i, rows), "", True)])
 
 
@@ -101,18 +101,19 @@ def _list_rows(explanation: Explanation, node: Told, step: str, places: Places, 
     if values is None:
         node.lines.append("(their values are not stored, and cannot be made again)")
         return
-    node.lines = [f"{name}  {_values(row)}".strip() for name, row in zip(names, values, strict=True)]
+    node.lines = [f"{name}  {values_text(row)}".strip() for name, row in zip(names, values, strict=True)]
     node.folded = count - len(shown)
 
 
-def _values(row: Mapping[str, Any]) -> str:
+def values_text(row: Mapping[str, Any]) -> str:
+    """A row on one line, whatever its values hold."""
     return ", ".join(f"{name} {_short(value)}" for name, value in row.items())
 
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = "null" if value is None else str(value)
+    text = "null" if value is None else "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value)[:41])
     return text if len(text) <= 40 else text[:39] + "…"
 
 
@@ -200,7 +201,7 @@ def as_html(explanation: Explanation) -> str:
         row = answers.table.slice(i, 1).to_pylist()[0]
         trigger = explanation.trigger(int(answers.places.stamp[i]))
         parts.append(
-            f'<div style="{_STYLE}"><b>{escape(answers.tid(i))}</b> {escape(_values(row))}'
+            f'<div style="{_STYLE}"><b>{escape(answers.tid(i))}</b> {escape(values_text(row))}'
             f'<div style="opacity:.7">epoch {int(answers.epoch[i])}, completed by {escape(trigger)}</div>'
             f"{_html_of(told(explanation, i))}</div>"
         )
@@ -226,4 +227,4 @@ def _html_of(node: Told) -> str:
     )
 
 
-__all__ = ["Told", "as_html", "as_json", "as_text", "told"]
+__all__ = ["Told", "as_html", "as_json", "as_text", "told", "values_text"]

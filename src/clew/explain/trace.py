@@ -55,7 +55,8 @@ class Tracer:
                 known.append(Known.none())
                 continue
             ranges, _ = covering(step.kernel.spans(port, origin))
-            known.append(self.known((step.name, port), asked, [(low, high) for low, high in ranges if high >= 0]))
+            within = [(low, high) for low, high in ranges if high >= 0]
+            known.append(self.known((step.name, port), asked, within, whole=among is None))
         wanted = None if among is None else [among[1] if port == among[0] else k for port, k in enumerate(known)]
         try:
             return step.kernel.links(origin, known, wanted)
@@ -67,14 +68,19 @@ class Tracer:
                 hint="ask for fewer outputs at a time",
             ) from error
 
-    def known(self, of: Input, asked: Asked, ranges: Sequence[Range]) -> Known:
-        """What is known of the rows that a kernel took at an input within these stamps."""
+    def known(self, of: Input, asked: Asked, ranges: Sequence[Range], *, whole: bool = False) -> Known:
+        """What is known of the rows that a kernel took at an input within these stamps.
+
+        `whole`: a range begins with a row that it took; `TooOld` if that is in the archive no more.
+        """
         chain = chain_to(self.plan, self.plan.steps[of[0]].inputs[of[1]])
         logged = [] if is_stored(self.plan, chain.base) else self.index.logged(of)
         gaps = [gap for low, high in ranges for gap in without(logged, low, high)]
         noted = [part for low, high in ranges for part in without(gaps, low, high)]
         parts = [self.index.log(of, *part) for part in near(noted)]
         if gaps:
+            if whole:
+                self._check_there(of, chain.base, gaps[0][0])
             parts.append(self._known_anew(of, chain, asked, gaps))
         known = Known.concat(parts)
         order = np.lexsort((known.pos, known.stamp))
@@ -201,6 +207,11 @@ class Tracer:
     def _stream(self, step: str) -> str:
         return next(stream for stream, of in self.plan.stored.items() if of == step)
 
+    def _check_there(self, of: Input, base: str, stamp: int) -> None:
+        folder = self.store.state.streams.get(base) if base in self.plan.sources else None
+        if folder is not None and folder.gone is not None and (folder.gone.stamp or 0) >= stamp:
+            raise self._gone(self.plan.steps[of[0]], Places(np.array([stamp]), np.zeros(1, np.int64)))
+
     def _gone(self, step: Step, places: Places) -> TooOld:
         """What to tell if rows that a step is made of are in the archive no more."""
         details = []
@@ -211,8 +222,14 @@ class Tracer:
             if gone is not None and (gone.stamp or 0) >= oldest:
                 told = f"tuples of stream '{stream}' up to {stream}:{gone.seq} are gone since epoch {gone.epoch}"
                 details.append(told)
+        source = step.name in self.plan.sources
+        what = (
+            f"what is made of old tuples of stream '{step.box}'"
+            if source
+            else f"what box '{step.box}' made of old tuples"
+        )
         return TooOld(
-            f"what box '{step.box}' made can no longer be explained: {len(places)} tuples that it is made of are gone",
+            f"{what} can no longer be explained: they have aged out",
             details=details or [f"the first stood at stamp {oldest}"],
-            hint="a longer retention keeps them; so does retention='lineage'",
+            hint="a longer retention keeps them; what is made of newer tuples alone can be explained",
         )
