@@ -44,10 +44,12 @@ from clew.errors import (
 )
 from clew.explain.answers import answers, stored_stream, targets_of
 from clew.explain.explanation import Explanation
+from clew.explain.horizon import RetentionPlan, retention_plan
 from clew.explain.impact import Impact, impact, reached_by
+from clew.explain.needed import Pruner
 from clew.explain.trace import Tracer
 from clew.model.axis import axis_end, value_on_axis
-from clew.network.boxes import Source
+from clew.network.boxes import LINEAGE, Source
 from clew.network.naming import calling_spot, shown
 from clew.network.network import Network
 from clew.network.rewrite import rewritten
@@ -147,7 +149,9 @@ class Engine:
         self._plan, self._store, self._session, self._lane = plan, store, session, lane
         self._driver = DriverLane(Catalyst(session))
         memory = recover(plan, store, self._driver, modes)
-        self._runtime = Runtime(plan, store, memory, self._lane_for, modes)
+        by_lineage = any(step.source.retention == LINEAGE for step in plan.sources.values())
+        prune = Pruner(plan, self._tracer) if by_lineage else None
+        self._runtime = Runtime(plan, store, memory, self._lane_for, modes, prune)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 
@@ -394,6 +398,13 @@ class Engine:
             tracer = self._tracer()
             found = answers(tracer, stored_stream(self._plan, stream), tuples)
             return impact(tracer, found, reached_by(self._plan, on), self._runtime.memory, self._session)
+
+    def retention_plan(self) -> RetentionPlan:
+        """Of each source which of its tuples rows to come can be made of, as far as the network alone tells.
+
+        With `retention="lineage"` these stay, and what outputs and kept streams are made of; all else goes.
+        """
+        return retention_plan(self._plan)
 
     def _tracer(self) -> Tracer:
         return Tracer(self._plan, self._store, self._driver)
