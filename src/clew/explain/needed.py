@@ -26,7 +26,7 @@ from clew.model.axis import axis_end, axis_of, span_of
 from clew.model.rows import STAMP, Bools, Ints
 
 SHARE = 8  # a source is looked at again once an eighth of its archive is new
-LEFT = 64  # of so many tuples that go, one may stay for good though it was only held
+LEFT = 64  # for so many tuples that go, one that was held at two looks may stay for good
 
 log = logging.getLogger("clew")
 
@@ -35,7 +35,9 @@ class Pruner:
     """Says with an epoch now and then which tuples of the sources go.
 
     A source's `settled` stamp: of the tuples up to there it is decided for good. Those behind it are looked at again,
-    by the outputs behind it: an output is made of nothing newer than itself.
+    by the outputs behind it: an output is made of nothing newer than itself. It stands in front of the oldest tuple
+    that boxes hold; a few that they hold for long, of groups that pause, do not keep it back. `looked` is how far the
+    last look went, as seq and stamp.
     """
 
     def __init__(self, plan: Plan, tracer: Callable[[], Tracer]) -> None:
@@ -61,13 +63,13 @@ class Pruner:
         except (ClewError, pa.ArrowException) as error:
             log.warning("nothing more of %s was pruned: %s", ", ".join(due), error)
         for name in due:
-            record.folder("streams", name).meta |= {"looked": streams[name].seq}
+            record.folder("streams", name).meta |= {"looked": [streams[name].seq, tracer.store.state.stamp]}
 
     def _due(self, tracer: Tracer, name: str, memory: Memory) -> bool:
         folder, progress = tracer.store.state.streams[name], memory.streams[name].progress
         source = self.plan.sources[name].source
         ended = progress is None or progress >= axis_end(source.schema.field(source.order).type)
-        new = folder.seq - int(folder.meta.get("looked", 0))
+        new = folder.seq - _looked(tracer, name)[0]
         return not ended and new > 0 and new * SHARE >= folder.rows
 
     def _prune(self, tracer: Tracer, name: str, record: EpochRecord, memory: Memory, needed: tuple[Ints, Ints]) -> None:
@@ -86,9 +88,15 @@ class Pruner:
 
         gone = store.prune(name, record, settled, goes)
         recent = np.asarray(store.read_table(name, [STAMP], {source.order: (floor, None)}).column(STAMP))
-        open_ = np.sort(held[held > settled])[gone // LEFT : gone // LEFT + 1]
-        upto = min([store.state.stamp, *(open_ - 1).tolist(), *(recent[:1] - 1).tolist()])
+        open_ = np.sort(held[held > settled])
+        passed = min(gone // LEFT, int(np.searchsorted(open_, _looked(tracer, name)[1], side="right")))
+        upto = min([store.state.stamp, *(open_[passed : passed + 1] - 1).tolist(), *(recent[:1] - 1).tolist()])
         record.folder("streams", name).meta |= {"settled": max(upto, settled)}
+
+
+def _looked(tracer: Tracer, name: str) -> tuple[int, int]:
+    seq, stamp = tracer.store.state.streams[name].meta.get("looked", (0, 0))
+    return int(seq), int(stamp)
 
 
 def _settled(tracer: Tracer, name: str) -> int:
