@@ -110,20 +110,24 @@ def test_a_group_that_pauses_holds_back_its_own_rows_alone(tmp_path: Path) -> No
         assert tids == ["readings:1", "readings:2", f"readings:{engine._store.state.streams['readings'].seq}"]
 
 
-def test_nothing_goes_where_all_is_needed_or_no_lineage_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_goes_where_all_is_needed(tmp_path: Path) -> None:
     net, stream = source()
     stream.window(rows=2, slide=1).agg(t="max(t)").output("pairs")
     with fed(opened(tmp_path / "pairs", net), 400) as engine:
         assert engine._store.state.streams["readings"].gone is None
-    with fed(opened(tmp_path / "off", alarms(), lineage="off"), 700) as engine:
-        assert engine._store.state.streams["readings"].gone is None
-    assert not caplog.records or "nothing more of readings was pruned" in caplog.text
     net, stream = source()
     stream.window(landmark=0, slide=100, on="t").agg(most="max(celsius)").filter("most > 1000").output("most")
-    with caplog.at_level(logging.WARNING), fed(opened(tmp_path / "landmark", net), 400) as engine:
+    with fed(opened(tmp_path / "landmark", net), 400) as engine:
         assert engine._store.state.streams["readings"].gone is None
+        assert "looked" not in engine._store.state.streams["readings"].meta
+
+
+def test_without_lineage_nothing_goes_and_the_log_says_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), fed(opened(tmp_path / "s", alarms(), lineage="off"), 700) as engine:
+        assert engine._store.state.streams["readings"].gone is None
+    told = [r.getMessage() for r in caplog.records if r.name == "clew"]
+    assert 1 <= len(told) < 14  # not with every epoch
+    assert told[0].startswith("nothing more of readings was pruned: box 'mean' has no lineage of what it made at")
 
 
 def test_keys_that_may_be_repeated_stay(tmp_path: Path) -> None:
