@@ -38,7 +38,7 @@ CHECKPOINTS_KEPT = 8
 AGE_SHARE = 8  # buckets age out once they are an eighth of the archive
 
 Lanes = Callable[[int], Lane[Any]]  # the lane for an epoch of so many rows
-Prune = Callable[["Memory", EpochRecord], None]  # writes into a record what goes, by what was held before its epoch
+Prune = Callable[["Memory", EpochRecord], bool]  # writes into a record what goes, by what was held before its epoch
 
 
 @dataclass(frozen=True)
@@ -135,11 +135,10 @@ class Runtime:
             for name, written in archived.items():
                 record.folder("streams", name).add += written()
             memory = self._next_memory(admitted, result)
-            due = self._checkpoint_due(memory, result)
-            if due and self._prune is not None:  # the checkpoint stands for what goes
-                self._prune(self.memory, record)
+            gone = self._prune is not None and self._prune(self.memory, record)
             self._fill(record, arrival, admitted, result, lane)
-            if self._age_out(record, memory) or due:
+            gone |= self._age_out(record, memory)
+            if gone or self._checkpoint_due(memory, result):  # the checkpoint stands for what goes
                 memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
                 self._checkpoint(record, memory)
             seconds = time.perf_counter() - started
