@@ -44,10 +44,13 @@ from clew.errors import (
 )
 from clew.explain.explanation import Explanation
 from clew.explain.forward import Held
+from clew.explain.horizon import RetentionPlan, retention_plan
 from clew.explain.impact import Impact
+from clew.explain.needed import Pruner
 from clew.explain.questions import Questions
+from clew.explain.trace import Tracer
 from clew.model.axis import axis_end, value_on_axis
-from clew.network.boxes import Source
+from clew.network.boxes import LINEAGE, Source
 from clew.network.naming import calling_spot, shown
 from clew.network.network import Network
 from clew.network.rewrite import rewritten
@@ -147,7 +150,9 @@ class Engine:
         self._plan, self._store, self._session, self._lane = plan, store, session, lane
         self._driver = DriverLane(Catalyst(session))
         memory = recover(plan, store, self._driver, modes)
-        self._runtime = Runtime(plan, store, memory, self._lane_for, modes)
+        by_lineage = any(step.source.retention == LINEAGE for step in plan.sources.values())
+        prune = Pruner(plan, lambda: Tracer(plan, store, self._driver)) if by_lineage else None
+        self._runtime = Runtime(plan, store, memory, self._lane_for, modes, prune)
         self._questions = Questions(plan, store, self._driver, session)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
@@ -393,6 +398,13 @@ class Engine:
         with self._lock:
             memory = self._runtime.memory
             return self._questions.impact(stream, tuples, on, lambda: Held(memory.boxes, memory.finished))
+
+    def retention_plan(self) -> RetentionPlan:
+        """Of each source which of its tuples rows to come can be made of, as far as the network alone tells.
+
+        With `retention="lineage"` these stay, and what outputs and kept streams are made of; all else goes.
+        """
+        return retention_plan(self._plan)
 
     def rejected(self, name: str | None = None) -> DataFrame:
         """What could not be admitted to a stream, or made a box fail: each tuple whole, with its reason."""

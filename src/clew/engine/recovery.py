@@ -83,7 +83,7 @@ def _start(plan: Plan, store: Store) -> Start:
             f"store '{store.layout.root}' has no checkpoint left from which its boxes can go on",
             details=[
                 *problems[:3],
-                *(f"stream '{n}' has aged out up to seq {g.seq}" for n, g in gone.items() if g is not None),
+                *(f"stream '{n}' {g.told}" for n, g in gone.items() if g is not None),
             ],
             hint="restore the folder 'checkpoints' from a backup; nothing else is damaged, and streams can be read",
         )
@@ -148,7 +148,7 @@ def _rebuild(
                 f"store '{store.layout.root}' cannot bring the new boxes up to date",
                 details=[
                     f"new: {', '.join(new) or 'boxes behind known outputs'}",
-                    f"stream '{name}' has aged out up to seq {folder.gone.seq} in epoch {folder.gone.epoch}",
+                    f"stream '{name}' {folder.gone.told}",
                 ],
                 hint="use a new store for the new network",
             )

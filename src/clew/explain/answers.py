@@ -13,13 +13,15 @@ import pyarrow as pa
 from clew.archive.store import Store
 from clew.engine.plan import Plan, Stateless, compiled
 from clew.engine.stored import EPOCH, SEQ
-from clew.errors import BoxFailed, NetworkError, TypeProblem, UnknownStream, UnknownTuple, nearest
+from clew.errors import BoxFailed, NetworkError, TooOld, TypeProblem, UnknownStream, UnknownTuple, nearest
 from clew.explain.trace import Tracer
 from clew.expressions.parse import check_expression
 from clew.model.places import Places
 from clew.model.rows import POS, STAMP, Ints, Rows
 from clew.model.types import type_name
 from clew.network.naming import shown
+
+TOLD = 5  # tuples that an error names
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,13 +150,14 @@ def _seq(stream: str, asked: object) -> int:
     )
 
 
-def _unknown(store: Store, stream: str, missing: list[int]) -> UnknownTuple:
+def _unknown(store: Store, stream: str, missing: list[int]) -> UnknownTuple | TooOld:
     folder = store.state.streams[stream]
-    gone = folder.gone
+    named = ", ".join(f"{stream}:{n}" for n in missing[:TOLD]) + (", …" if len(missing) > TOLD else "")
+    if folder.gone is not None and (told := folder.gone.tells_of(stream, missing[:TOLD])):
+        longer = "a longer retention keeps more, and retention='lineage' all that answers are made of"
+        hint = "no output or kept stream was made of what was pruned" if folder.gone.holes else longer
+        return TooOld(f"stream '{stream}' no longer has {named}", details=told, hint=hint)
     details = [f"it has {stream}:1 to {stream}:{folder.seq}" if folder.seq else "it has none yet"]
-    if gone is not None and gone.seq is not None and missing[0] <= gone.seq:
-        details = [f"those up to {stream}:{gone.seq} have aged out, the last of them in epoch {gone.epoch}"]
-    named = ", ".join(f"{stream}:{n}" for n in missing[:5]) + (", …" if len(missing) > 5 else "")
     return UnknownTuple(f"stream '{stream}' has no tuple {named}", details=details)
 
 

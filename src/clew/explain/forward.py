@@ -12,6 +12,7 @@ from clew.engine.lineage import Input, is_stored
 from clew.engine.plan import KernelStep, Stateless
 from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer, ancestors
+from clew.explain.covering import Walk
 from clew.explain.index import near
 from clew.explain.trace import Tracer
 from clew.model.places import Places
@@ -33,10 +34,13 @@ class Forward:
     `layers`: the rows of each step that are made of them; `open_`: how many rows each box still holds of those that
     reached it, and can make further rows of. `at_most`: boxes that drop rows of which it cannot be told any more
     which: they are neither stored nor can they be made again. What is made of such rows is told exactly all the same.
+    Where sources were pruned, rows count that outputs are made of or that boxes hold; of others it is no longer known
+    what they were made of.
     """
 
     def __init__(self, tracer: Tracer, step: str, places: Places, to: Collection[str], held: Held) -> None:
         self.tracer, self.plan, self.held = tracer, tracer.plan, held
+        self.complete = _complete(tracer, step, int(places.stamp.min(initial=0)), held.states)
         self.layers: dict[str, Layer] = {}
         self.open_: dict[str, int] = {}
         self.at_most: set[str] = set()
@@ -84,6 +88,9 @@ class Forward:
         known = self._known((step.name, port), layer.places)
         self._note_open(step, port, known)
         emitted = self.tracer.index.around(step.name, step.kernel.ends(port), layer.places)
+        if self.complete is not None:
+            within = self.complete.get(step.name, Places.none())
+            emitted = emitted.take(np.flatnonzero(within.find(emitted.places) >= 0))
         if not len(emitted.places) or not len(known):
             return Links.none()
         among = None if asked is None else (port, known)
@@ -108,6 +115,19 @@ class Forward:
         held = int(step.kernel.holds(state, port, known).sum())
         if held:
             self.open_[step.box] = self.open_.get(step.box, 0) + held
+
+
+def _complete(tracer: Tracer, step: str, since: int, states: BoxStates) -> dict[str, Places] | None:
+    """Where sources were pruned: the rows of each step of which all that they are made of is still there.
+
+    None where all are as good. They are those that outputs and kept streams are made of, and those that boxes hold.
+    """
+    streams = (tracer.store.state.streams.get(name) for name in tracer.plan.sources)
+    if not any(s is not None and s.gone is not None and s.gone.holes for s in streams):
+        return None
+    walk = Walk(tracer, [step])
+    made, held = walk.made(since - 1), walk.held(states)
+    return {n: Places.concat([p[n] for p in (made, held) if n in p]).distinct()[0] for n in (*made, *held)}
 
 
 def _pairs(layer: Layer, row: Ints, places: Places) -> Links:

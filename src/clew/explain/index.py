@@ -51,7 +51,7 @@ class Index:
     def origins(self, step: str, places: Places) -> Origin:
         """The origins of the rows at these places, one each; `Untraced` if one was not noted."""
         mark = step_mark(self._plan, step)
-        found = Emitted.of(self._read(mark, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True))))
+        found = Emitted.of(self._read(mark, near(runs_of(places.stamp))))
         at = found.places.find(places)
         if (at < 0).any():
             raise self._untraced(step, mark, int(places.stamp[at < 0][0]))
@@ -160,6 +160,16 @@ def near(ranges: Iterable[Range], gap: int = NEAR) -> list[Range]:
     keep = np.sort(np.argsort(-gaps, kind="stable")[: MOST_READS - 1]).tolist()
     bounds = [0, *(k + 1 for k in keep), len(found)]
     return [(found[a][0], max(f[1] for f in found[a:b])) for a, b in pairwise(bounds)]
+
+
+def runs_of(stamps: Ints, gap: int = NEAR) -> list[Range]:
+    """Stamps as few ranges, which lie further apart than a gap."""
+    if not len(stamps):
+        return []
+    stamps = np.unique(stamps)
+    cuts = np.flatnonzero(np.diff(stamps) > gap + 1)
+    lows, highs = stamps[np.append(0, cuts + 1)], stamps[np.append(cuts, len(stamps) - 1)]
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
 
 def without(covered: Sequence[Range], low: int, high: int) -> list[Range]:

@@ -27,6 +27,7 @@ from clew.model.values import python_rows
 
 SHOWN = 12
 MOST_ALONE = 100  # counterfactuals, each of which is a replay of its own
+MOST_TOLD = 5  # holes that an error names
 
 
 @dataclass(frozen=True)
@@ -218,22 +219,26 @@ def _first(explanation: Explanation) -> int:
 
 
 def _start(explanation: Explanation, plan: Plan, first: int) -> Start:
-    """The newest checkpoint in front of a stamp, else the beginning if it is still archived."""
+    """The newest checkpoint in front of a stamp, else the beginning, if all tuples behind it are still archived."""
     store = explanation.tracer.store
+    last = int(explanation.answers.places.stamp.max())
+    gone = {n: f.gone for n in plan.sources if (f := store.state.streams.get(n)) is not None and f.gone is not None}
     for name in reversed(store.state.checkpoints):
         try:
             tables, meta = store.read_checkpoint(name)
         except StoreError:
             continue  # an older one serves as well
         if meta["stamp"] < first and all(step_mark(plan, n) in tables for n in plan.kernels):
+            if any(g.holes_at(meta["stamp"] + 1, last) for g in gone.values()):
+                break
             states = states_from(plan, tables, meta)
             return Start(meta["epoch"], meta["stamp"], states, meta["sources"])
-    gone = {n: f.gone for n in plan.sources if (f := store.state.streams.get(n)) is not None and f.gone is not None}
-    if gone:
+    holes = [hole.told(n) for n, g in gone.items() for hole in g.holes_at(1, last)]
+    if holes:
         raise TooOld(
-            f"{explanation.output} cannot be replayed: the tuples in front of its lineage are gone",
-            details=[f"'{n}' up to {n}:{g.seq}, since epoch {g.epoch}" for n, g in gone.items()],
-            hint="no checkpoint stands between; the explanation itself does not need them",
+            f"{explanation.output} cannot be replayed: tuples in front of its lineage, or between, are gone",
+            details=[*holes[:MOST_TOLD], *(["…"] if len(holes) > MOST_TOLD else [])],
+            hint="no checkpoint stands behind them; the explanation itself does not need them",
         )
     return Start(states=BoxStates())
 

@@ -27,6 +27,8 @@ from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Ints, Rows
 from clew.operators.base import Origin
 from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, TooManyLinks, covering
 
+TOLD = 5  # holes that an error names
+
 
 class Tracer:
     """Reads the lineage and the archive of a store; `replayed` counts the rows that were made again, by box."""
@@ -215,21 +217,15 @@ class Tracer:
     def _gone(self, step: Step, places: Places) -> TooOld:
         """What to tell if rows that a step is made of are in the archive no more."""
         details = []
-        oldest = int(places.stamp.min())
+        oldest, newest = int(places.stamp.min()), int(places.stamp.max())
         for stream in self.plan.sources:
             folder = self.store.state.streams.get(stream)
-            gone = None if folder is None else folder.gone
-            if gone is not None and (gone.stamp or 0) >= oldest:
-                told = f"tuples of stream '{stream}' up to {stream}:{gone.seq} are gone since epoch {gone.epoch}"
-                details.append(told)
+            if folder is not None and folder.gone is not None:
+                details += [hole.told(stream) for hole in folder.gone.holes_at(oldest, newest)]
         source = step.name in self.plan.sources
-        what = (
-            f"what is made of old tuples of stream '{step.box}'"
-            if source
-            else f"what box '{step.box}' made of old tuples"
-        )
+        made = f"is made of old tuples of stream '{step.box}'" if source else f"box '{step.box}' made of old tuples"
         return TooOld(
-            f"{what} can no longer be explained: they have aged out",
-            details=details or [f"the first stood at stamp {oldest}"],
-            hint="a longer retention keeps them; what is made of newer tuples alone can be explained",
+            f"what {made} can no longer be explained: {len(places)} tuples that it is made of are gone",
+            details=details[:TOLD] or [f"the first stood at stamp {oldest}"],
+            hint="a longer retention keeps them, so does retention='lineage'; what is made of newer tuples can be told",
         )

@@ -22,7 +22,7 @@ from clew.model.axis import Span, is_orderable, span_of
 from clew.model.schema import parse_schema
 from clew.model.types import type_name
 from clew.network import drawing
-from clew.network.boxes import Box, Source
+from clew.network.boxes import LINEAGE, Box, Source
 from clew.network.naming import Spot, calling_spot, check_length, shown
 from clew.network.stream import Stream
 
@@ -63,7 +63,8 @@ class Network:
 
         The key holds the order column, or `key_span` says within what span of it a key is unique.
         Tuples newer than the newest minus `lateness` wait for their elders; older ones count as late.
-        `retention` bounds the archive; a tuple further ahead than `max_ahead` waits until time comes near.
+        `retention` bounds the archive: to a span of the order, or with `"lineage"` to what explanations can need.
+        A tuple further ahead than `max_ahead` waits until time comes near.
         """
         at = calling_spot().text
         _check_name(name, at)
@@ -72,7 +73,8 @@ class Network:
             columns = parse_schema(schema)
         keys = _key_columns(columns, order, key, key_span is not None, what, at)
         kind = columns.field(order).type
-        spans: dict[str, Span | None] = {"retention": retention, "max_ahead": max_ahead, "key_span": key_span}
+        bound = None if retention == LINEAGE else retention
+        spans: dict[str, Span | None] = {"retention": bound, "max_ahead": max_ahead, "key_span": key_span}
         given: dict[str, Span] = {"lateness": lateness} | {w: span for w, span in spans.items() if span is not None}
         for word, span in given.items():
             with told_of(what, at):

@@ -178,6 +178,10 @@ class Kernel(ABC):
         """
         return (Links.one_each(origin.first_stamp, origin.first_pos),)
 
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """For each input the rows that any of these origins' rows are made of, and perhaps some between them."""
+        return tuple(links.places for links in self.links(origin, known))
+
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:  # noqa: ARG002
         """The visible columns of the rows of these origins, made of the input rows that `links` names."""
         return inputs[0].table.take(pa.array(picked[0].row)).select(self.schema.names).cast(self.schema)

@@ -165,6 +165,27 @@ def heads(known: Known, places: Places) -> Ints:
 
 def between(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints]:
     """All (number of the span, index in `known`) of rows of its group within each span, in place order."""
+    order, lo, hi = _within(span, group, known)
+    if int((hi - lo).sum()) > MOST_LINKS:
+        raise TooManyLinks(int((hi - lo).sum()))
+    owner = np.repeat(np.arange(len(lo)), hi - lo)
+    ahead = np.cumsum(hi - lo) - (hi - lo)
+    return owner, order[lo[owner] + np.arange(len(owner)) - ahead[owner]]
+
+
+def covered(span: Span, group: Ints, known: Known) -> Places:
+    """The rows that lie in some span of their group: the covering intervals of §4.3, group by group.
+
+    However many spans hold a row, it costs no more than one.
+    """
+    order, lo, hi = _within(span, group, known)
+    begun, ended = (np.bincount(ends, minlength=len(order) + 1) for ends in (lo, hi))
+    found = order[np.cumsum(begun - ended)[:-1] > 0]
+    return Places(known.stamp[found], known.pos[found])
+
+
+def _within(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints, Ints]:
+    """Rows by group and place, and from where to where there those of each span's group within it stand."""
     codes, first, last = place_codes(
         (known.stamp, known.pos), (span.first.stamp, span.first.pos), (span.last.stamp, span.last.pos)
     )
@@ -176,11 +197,7 @@ def between(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints]:
     mine = rank[len(known) :] * width
     lo = np.searchsorted(keys, mine + first, side="left")
     hi = np.maximum(np.searchsorted(keys, mine + last, side="right"), lo)
-    if int((hi - lo).sum()) > MOST_LINKS:
-        raise TooManyLinks(int((hi - lo).sum()))
-    owner = np.repeat(np.arange(len(lo)), hi - lo)
-    ahead = np.cumsum(hi - lo) - (hi - lo)
-    return owner, order[lo[owner] + np.arange(len(owner)) - ahead[owner]]
+    return order, lo, hi
 
 
 def covering(span: Span) -> tuple[list[tuple[int, int]], Ints]:

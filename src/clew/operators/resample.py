@@ -29,7 +29,7 @@ from clew.operators.band import (
     within_end,
 )
 from clew.operators.base import NO_FLOOR, Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, Span, between, heads
+from clew.operators.lineage import Asked, Known, Links, Picked, Span, between, covered, heads
 from clew.operators.progress import after_step, cut, differing
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
@@ -158,6 +158,12 @@ class ResampleKernel(Kernel):
         keep &= (used.stamp[row] >= origin.first_stamp[owner]) | (floor == NO_FLOOR) | (on >= self._axis(floor))
         owner, row = owner[keep], row[keep]
         return Links(owner, Places(used.stamp[row], used.pos[row])), Links.one_each(*origin.arrays()[:2])
+
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """All rows of the first input between the first and the last used, of the asking row's group."""
+        some = np.flatnonzero(origin.last_stamp >= 0)
+        asks = heads(known[1], origin.first)
+        return covered(self.spans(0, origin).take(some), known[1].group[asks[some]], known[0]), origin.first
 
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
         used = picked[0].ordered(inputs[0].stamp[picked[0].row], inputs[0].pos[picked[0].row])

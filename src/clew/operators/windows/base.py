@@ -25,7 +25,7 @@ from clew.model.places import Places
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, between, heads
+from clew.operators.lineage import Asked, Known, Links, Picked, between, covered, heads
 from clew.operators.replay import History
 
 Numbers = NDArray[Any]
@@ -212,6 +212,11 @@ class WindowKernel(Kernel):
         if keep is not None and not keep.all():
             owner, row = owner[keep], row[keep]
         return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)
+
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """All rows of the head's group between first and last."""
+        head = known[0].take(heads(known[0], origin.first))
+        return (covered(self.spans(0, origin), head.group, known[0]),)
 
     def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools | None:  # noqa: ARG002
         """Whether rows between first and last that stand at `on` are in the window; None: all are."""
