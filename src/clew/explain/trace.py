@@ -227,5 +227,5 @@ class Tracer:
         return TooOld(
             f"what {made} can no longer be explained: {len(places)} tuples that it is made of are gone",
             details=details[:TOLD] or [f"the first stood at stamp {oldest}"],
-            hint="a longer retention keeps them, so does retention='lineage'; what is made of newer tuples can be told",
+            hint="a longer retention keeps them, and so does retention='lineage'; what is newer can be explained",
         )
