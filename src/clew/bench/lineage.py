@@ -24,6 +24,7 @@ from clew.bench.figures import Case
 from clew.bench.lineage_cost import Plan, costs, latencies, opener
 from clew.bench.lineage_kernel import kernel_ratio
 from clew.bench.lineage_networks import Tuples, basic, complex_network, nested
+from clew.bench.lineage_peer import overheads
 from clew.engine import stored
 from clew.model.rows import POS, STAMP
 from clew.network.network import Network
@@ -47,6 +48,12 @@ CASES = (
     Case("latency_exact", "epochs of 10 to 100 tuples: exact over off, the worst", "ratio", "lower", 1.1),
     Case("why_seconds", "why of one of 100,000 outputs over an archive of 10 million tuples", "s", "lower", 1.0),
     Case("why_100M_over_10M", "the same over 100 million, compared with that", "ratio", "lower", 1.3),
+    Case("overhead_group", "a TPC-H-like group-by: exact over off, all of it, archive included", "ratio", "lower"),
+    Case("overhead_group_peer", "the same in SmokedDuck: capture over its plain run, in memory", "ratio", "lower"),
+    Case("overhead_group_peer_read", "and with the first reading of what it captured", "ratio", "lower"),
+    Case("overhead_join", "a TPC-H-like join: exact over off", "ratio", "lower"),
+    Case("overhead_join_peer", "the same in SmokedDuck", "ratio", "lower"),
+    Case("overhead_join_peer_read", "and with the first reading of what it captured", "ratio", "lower"),
     Case("lazy_crossover", "share of outputs asked for from which on exact costs no more than interval, nested",
          "share", "lower", None),
 )  # fmt: skip
@@ -64,6 +71,7 @@ def run(quick: bool, progress: Progress) -> Samples:
         _kernel_round(number, samples)
         progress(f"latency, round {number + 1} of {rounds}")
         _latency_round(number, 60 if quick else 150, samples)
+    overheads(quick, samples, progress)
     _crossover(samples, 60_000 if quick else 2_000_000, progress)
     _why(samples, (1_000_000, 3_000_000) if quick else (10_000_000, 100_000_000), progress)
     return samples
