@@ -23,7 +23,7 @@ from tests.property.networks import Case, cases
 
 import clew
 from clew.engine import runtime
-from clew.errors import LineageError, TooOld
+from clew.errors import BoxFailed, LineageError, TooOld
 from clew.explain import needed
 from clew.network.boxes import LINEAGE, Source
 from clew.network.network import Network
@@ -106,8 +106,11 @@ def test_pruning_changes_no_explanation(case: Case, size: int, every: int, look:
         except LineageError:
             assume(False)  # a box that cannot be made again
         with whole:
-            for action in actions:
-                act(whole, action)
+            try:
+                for action in actions:
+                    act(whole, action)
+            except BoxFailed:
+                assume(False)  # one value far ahead, and batches so small that a window sees a gap
             expected = told(whole)
             engine = opened(place / "pruned", pruned, mode)
             for number, action in enumerate(actions):
