@@ -33,7 +33,7 @@ common = settings(
 @st.composite
 def mixed(draw: st.DrawFn, network: Network) -> list[dict[str, str]]:
     """Modes that change from run to run, some boxes' apart from the others'."""
-    either, found = st.sampled_from(["exact", "interval"]), []
+    either, found = st.sampled_from(["exact", "interval", "exact", "interval", "off"]), []
     boxes = [b.name for b in network.boxes if b.name not in network.sources]
     for _ in range(draw(st.integers(1, 3))):
         some = draw(st.lists(st.sampled_from(boxes), unique=True)) if boxes else []

@@ -17,6 +17,7 @@ from clew.explain.answers import Answers, answers, is_one, step_of, stored_strea
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
 from clew.explain.forward import Forward, Held
+from clew.explain.frames import Header
 from clew.explain.telling import values_text
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
@@ -93,8 +94,9 @@ class Impact:
             )
         name = next(iter(self.targets)) if output is None else output
         found = Explanation(self.tuples(name), {self.answers.stream: self._start}, self.tracer, self.session)
-        asked = ", ".join(repr(self.answers.tid(i)) for i in range(len(self.answers)))
-        return found.frame().where(f"`{self.answers.stream}_tid` IN ({asked})")
+        column = Header.of_names(found, [self.answers.stream]).of[self.answers.stream][0]
+        frame = found.frame()
+        return frame.where(frame[f"`{column}`"].isin([self.answers.tid(i) for i in range(len(self.answers))]))
 
     def verify(self) -> ImpactProof:
         """Explain the outputs behind these tuples, and see that exactly those found are made of them."""
