@@ -19,6 +19,8 @@ from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
+from clew.engine.annotations import write_annotations
+from clew.engine.annotator import Annotator, Helds, Ran
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.lineage import Modes, lineage_facts, logged_inputs
@@ -27,6 +29,7 @@ from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
 from clew.errors import StoreError
 from clew.model.axis import Number, axis_end, span_of
+from clew.model.encodings import Encoding
 from clew.model.rows import Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
@@ -96,9 +99,19 @@ class _Admitted:
 class Runtime:
     """Runs epochs of a plan over a store, in memory that a recovery can rebuild."""
 
-    def __init__(self, plan: Plan, store: Store, memory: Memory, lanes: Lanes, modes: Modes) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        memory: Memory,
+        lanes: Lanes,
+        modes: Modes,
+        annotator: tuple[Annotator, Encoding] | None = None,
+    ) -> None:
         self.plan, self.store, self.memory, self.lanes, self.modes = plan, store, memory, lanes, modes
-        self._logged = logged_inputs(plan, modes)
+        self.annotator: Annotator | None = annotator[0] if annotator else None
+        self._encoding: Encoding = annotator[1] if annotator else "adaptive"
+        self._logged = logged_inputs(plan, modes) | (self.annotator.logged if self.annotator else set())
 
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
@@ -131,6 +144,7 @@ class Runtime:
             for name, written in archived.items():
                 record.folder("streams", name).add += written()
             self._fill(record, arrival, admitted, result, lane)
+            held = self._annotate(record, admitted, result, lane)
             memory = self._next_memory(admitted, result)
             aged = self._age_out(record, memory)
             if aged or self._checkpoint_due(memory, result):
@@ -144,6 +158,8 @@ class Runtime:
             raise
         self.store.commit(record)
         self.memory = memory
+        if self.annotator is not None:
+            self.annotator.held = held
         if record.checkpoint is not None:
             self.store.drop_checkpoints(before=self._oldest_needed())
         return replace(summary, seconds=time.perf_counter() - started)
@@ -254,6 +270,19 @@ class Runtime:
             if not source:
                 change.add += lane.write(self.store, stream, flow, last + 1, record.epoch)
             change.seq = last + lane.count(flow)
+
+    def _annotate(self, record: EpochRecord, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]) -> Helds:
+        """Write the annotations of the epoch's outputs; what is to be held of others, once it is committed."""
+        if self.annotator is None:
+            return {}
+        streams = self.store.state.streams
+        first = {name: (streams[name].seq if name in streams else 0) + 1 for name in self.plan.stored}
+        before = self.memory.boxes
+        made, held = self.annotator.run(Ran(result, lane, before, self.store.state.stamp, admitted.stamps, first))
+        for stream, columns in made.items():
+            steps = {**self.plan.ends, **self.plan.stored}
+            write_annotations(self.store, record, self.plan, stream, columns, steps, first[stream], self._encoding)
+        return held
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
         asides.add(self.store, record, name, table)

@@ -129,6 +129,8 @@ class Tracer:
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
         found = Places(stamp, pos).find(places)
+        if (found < 0).any():
+            raise self._gone(self.plan.steps[self.plan.stored[stream]], places.take(found < 0))
         return np.asarray(table.column(SEQ))[found]
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
