@@ -17,12 +17,13 @@ from clew.archive.manifest import read_manifest
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.annotated import annotated_frame, annotation_of
-from clew.engine.annotations import Annotate
-from clew.engine.annotator import Annotator, Instrumented
+from clew.engine.annotations import Annotate, inputs_of
+from clew.engine.annotator import Annotator
 from clew.engine.batches import as_table, one_value
 from clew.engine.catalyst import Catalyst, disk_full, failed_in_spark, first_line
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
+from clew.engine.instrument import Instrumented
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lanes.spark import SparkLane
 from clew.engine.lineage import Modes, check_modes
@@ -82,7 +83,7 @@ def open(
     durable: bool = True,
     lane: str = "auto",
     lineage: str | Mapping[str, str] = "exact",
-    annotate: Any = None,
+    annotate: Annotate | str | Sequence[str] | Mapping[str, str | Sequence[str] | None] | None = None,
     grace_s: float = 300,
 ) -> Engine:
     """Open the store at `path` for a network, or make it; the engine is a context manager.
@@ -166,10 +167,8 @@ class Engine:
         self._plan, self._store, self._session, self._lane = plan, store, session, lane
         self._driver = DriverLane(Catalyst(session))
         memory = recover(plan, store, self._driver, modes)
-        annotator = Annotator(annotate, TracedPast(self._tracer), store.state.stamp) if annotate else None
-        self._runtime = Runtime(
-            plan, store, memory, self._lane_for, modes, None if annotator is None else (annotator, encoding)
-        )
+        annotator = Annotator(annotate, encoding, TracedPast(self._tracer), store.state.stamp) if annotate else None
+        self._runtime = Runtime(plan, store, memory, self._lane_for, modes, annotator)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 
@@ -421,19 +420,23 @@ class Engine:
         """The provenance annotated stream P(O, I), as the runs with `annotate` have carried it.
 
         `tid`, the output's columns, and `provenance` with a field for each stream of I: the seqs of the tuples there
-        that the tuple is made of; of a box without tids its rows' places, as `why` names them. Null where a tuple came
-        while the output was not annotated. Sets are decoded as the frame is read.
+        that the tuple is made of; of a box without tids its rows' places, as `why` names them. I is that of this run,
+        or of the last that had one. Null where a tuple came while the output was not annotated. Sets are decoded as the
+        frame is read.
         """
         with self._lock:
-            return annotated_frame(self.spark, self._store, self._plan, stored_stream(self._plan, output))
+            keys = inputs_of(self._store, stored_stream(self._plan, output))
+            if self._runtime.annotator is not None:
+                keys = self._runtime.annotator.inputs_of(output) or keys
+            return annotated_frame(self.spark, self._store, self._plan, output, keys)
 
-    def annotation(self, output: str, tuple: Any) -> dict[str, list[str]] | None:
-        """The annotation of one tuple of an output, as `why(...).tids` names it; None if it has none.
+    def annotation(self, output: str, number: Any) -> dict[str, list[str]] | None:
+        """The annotation of one tuple of an output, by number or tid, as `why(...).tids` names it; None if it has none.
 
         No more is read and decoded than the values that its own is relative to.
         """
         with self._lock:
-            found = answers(self._tracer(), stored_stream(self._plan, output), tuple)
+            found = answers(self._tracer(), stored_stream(self._plan, output), number)
             if len(found) != 1:
                 raise UnknownTuple(f"one tuple of '{output}' has an annotation, not {len(found)}")
             return annotation_of(self._store, self._plan, output, int(found.seq[0]), int(found.epoch[0]))

@@ -106,7 +106,9 @@ def test_the_union_of_neighbours_is_that_of_their_sets(data: st.DataObject) -> N
     hi = np.array([data.draw(st.integers(low, count)) for low in lo.tolist()], np.int64)
     each = sets(column)
     expected = [sorted({tid for s in each[a:b] for tid in s}) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]
-    assert sets(unite(column, lo, hi)) == expected
+    found = unite(column, lo, hi)
+    assert sets(found) == expected
+    assert (found.hi - found.lo).tolist() == [len(e) for e in expected]  # none is there twice, or sets would grow
     assert sets(trimmed(column)) == each
     twice = stack([column, column])
     assert sets(twice) == each + each

@@ -16,7 +16,6 @@ from clew.engine.annotations import INPUT, OF, TABLE, VALUE, inputs_of, one
 from clew.engine.annotator import places_of_tids
 from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
-from clew.engine.reading import empty_frame
 from clew.engine.stored import SEQ
 from clew.errors import Untraced
 from clew.model.encoded import CHAIN, DELTA
@@ -31,11 +30,10 @@ if TYPE_CHECKING:
 DECODED_ROWS = 4096  # at once, or a few more until a value that stands by itself
 
 
-def annotated_frame(spark: SparkSession, store: Store, plan: Plan, stream: str) -> DataFrame:
-    """The tuples of an output in order, with their tids and annotations."""
+def annotated_frame(spark: SparkSession, store: Store, plan: Plan, stream: str, keys: Mapping[str, str]) -> DataFrame:
+    """The tuples of an output in order, with their tids and annotations; `keys` of the streams in I in the table."""
     from pyspark.sql import functions as f
 
-    keys = inputs_of(store, stream)
     if not keys:
         raise Untraced(
             f"output '{stream}' was never annotated",
@@ -43,7 +41,7 @@ def annotated_frame(spark: SparkSession, store: Store, plan: Plan, stream: str) 
         )
     folder = store.state.streams.get(stream)
     if folder is None or folder.schema is None or not folder.files:
-        return empty_frame(spark, plan.steps[plan.stored[stream]].schema, True)
+        return _empty(spark, plan, stream, keys)
     names = [name for name in folder.schema.names if not name.startswith("_")]
     entries = store.files(stream)
     for entry in entries:
@@ -57,6 +55,16 @@ def annotated_frame(spark: SparkSession, store: Store, plan: Plan, stream: str) 
     return joined.orderBy(SEQ).select(tid, *(f.col(f"`{c}`") for c in names), provenance)
 
 
+def _empty(spark: SparkSession, plan: Plan, stream: str, keys: Mapping[str, str]) -> DataFrame:
+    visible = spark_schema(plan.steps[plan.stored[stream]].schema)
+    sets = ", ".join(f"`{name}`: {_kind(_shown_as(plan, key))}" for name, key in keys.items())
+    return spark.createDataFrame([], f"tid string, {visible}, provenance struct<{sets}>")
+
+
+def _kind(box: str | None) -> str:
+    return "array<bigint>" if box is None else "array<string>"
+
+
 def _shown_as(plan: Plan, key: str) -> str | None:
     """The box whose rows' places a key's tids are; None of a stored stream, whose seqs they are."""
     if key in plan.stored:
@@ -65,7 +73,6 @@ def _shown_as(plan: Plan, key: str) -> str | None:
 
 
 def _decoded(spark: SparkSession, store: Store, stream: str, name: str, key: str, box: str | None) -> DataFrame:
-    kind = "array<string>" if box else "array<bigint>"
     entries = store.files(TABLE, kind="tables")
     for entry in entries:
         store.check_there(TABLE, entry, kind="tables")
@@ -73,7 +80,7 @@ def _decoded(spark: SparkSession, store: Store, stream: str, name: str, key: str
     files = spark.createDataFrame(paths, "path string").repartition(max(1, len(paths)))
     column = f"_of_{name}"
     read = partial(_read_files, wanted={OF: stream, INPUT: key}, column=column, box=box)
-    return files.mapInArrow(read, f"{SEQ} bigint, `{column}` {kind}")
+    return files.mapInArrow(read, f"{SEQ} bigint, `{column}` {_kind(box)}")
 
 
 def _read_files(

@@ -18,9 +18,9 @@ import pyarrow as pa
 from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine.annotating import in_order, take
-from clew.engine.annotator import Instrumented, instrumented
+from clew.engine.annotator import Annotator
+from clew.engine.instrument import Instrumented, instrumented
 from clew.engine.lineage import Modes
-from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.engine.stored import EPOCH, SEQ
 from clew.errors import LineageError, nearest
@@ -121,35 +121,26 @@ def leading(plan: Plan) -> dict[str, frozenset[str]]:
     return {stream: behind[step] for stream, step in plan.stored.items()}
 
 
-def key_of(plan: Plan, step: str) -> str:
-    """Under what a stream of I stands in the table: its name if it is stored; else its mark, which stays with it."""
-    stream = next((s for s, of in plan.stored.items() if of == step), None)
-    return step_mark(plan, step) if stream is None else stream
-
-
-def write_annotations(
+def add_annotations(
     store: Store,
     record: EpochRecord,
-    plan: Plan,
-    stream: str,
-    columns: Mapping[str, Ranges],
-    steps: Mapping[str, str],
-    first_seq: int,
-    encoding: Encoding,
+    annotator: Annotator,
+    made: Mapping[str, Mapping[str, Ranges]],
+    first_seq: Mapping[str, int],
 ) -> None:
-    """Add the annotations of an epoch's rows of an output, in as many buckets as bounds the memory it takes."""
+    """Add the annotations of an epoch's rows, by output and stream, in buckets that bound the memory it takes."""
     change = record.folder("tables", TABLE)
-    for name, column in columns.items():
-        key = key_of(plan, steps[name])
-        for part in _parts(column.hi - column.lo):
-            index = np.arange(part.start, part.stop)
-            values = encode(in_order(take(column, index)), encoding).cast(pa.binary())
-            seq = pa.array(first_seq + index)
-            same = [_repeated(text, len(index)) for text in (stream, key)]
-            epoch = pa.array(np.full(len(index), record.epoch))
-            table = pa.table([*same, seq, epoch, values], schema=SCHEMA)
-            change.add.append(store.write_bucket("tables", TABLE, table))
-    change.meta = {**change.meta, stream: {name: key_of(plan, steps[name]) for name in columns}}
+    for stream, columns in made.items():
+        keys = annotator.inputs_of(stream)
+        change.meta = {**change.meta, stream: keys}
+        for name, column in columns.items():
+            for part in _parts(column.hi - column.lo):
+                index = np.arange(part.start, part.stop)
+                values = encode(in_order(take(column, index)), annotator.encoding).cast(pa.binary())
+                same = [_repeated(text, len(index)) for text in (stream, keys[name])]
+                numbers = [pa.array(first_seq[stream] + index), pa.array(np.full(len(index), record.epoch))]
+                table = pa.table([*same, *numbers, values], schema=SCHEMA)
+                change.add.append(store.write_bucket("tables", TABLE, table))
 
 
 def _parts(sizes: Ints) -> list[slice]:

@@ -1,31 +1,31 @@
 """Provenance annotated streams, P(O, I): annotations carried from box to box while epochs run.
 
-Algorithm 1 of Glavic et al., "Efficient Stream Provenance", §3.3, over a plan's steps: those between the streams of I
-and O are annotated, by the wrapper in `annotating`; nothing else is. What a box may still make rows of keeps its
-annotations in memory between epochs, each row's once, whatever windows share it, and goes as soon as the box holds it
-no more. It is a cache: after a restart what rows are made of is looked up, when rows made of it first come, in the
-lineage that is stored (`Past`).
+The steps between the streams of I and O are annotated (`instrument`), by the wrapper in `annotating`. What a box may
+still make rows of keeps its annotations in memory between epochs, each row's once, whatever windows share it, and goes
+as soon as the box holds it no more. That is a cache: after a restart what rows are made of is looked up, when rows made
+of it first come, in the lineage that is stored (`Past`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from clew.engine.annotating import Taken, annotated, locate, nothing, of_sets, singles, stack, take, trimmed
 from clew.engine.evaluate import BoxStates, Lane, Pass
-from clew.engine.lineage import Input, is_stored
-from clew.engine.plan import KernelStep, Plan, SourceStep, Stateless
-from clew.errors import LineageError
+from clew.engine.instrument import Instrumented, key_of, stream_of
+from clew.engine.lineage import Input
+from clew.engine.plan import KernelStep, SourceStep, Stateless
+from clew.errors import LineageError, TooOld
 from clew.model.axis import is_float_axis
+from clew.model.encodings import Encoding
 from clew.model.places import Places
 from clew.model.rows import POS, STAMP, Bools, Ints, Stamps
 from clew.model.tid_sets import Ranges, TidSets
-from clew.operators.lineage import Asked, Known
+from clew.operators.lineage import Asked, Known, MissingRows
 
 POS_BITS = 23  # of a place as one number; 40 are left for stamps
 
@@ -97,42 +97,6 @@ class Held:
         return sum(a.nbytes for a in arrays if not isinstance(a, Line))
 
 
-@dataclass(frozen=True)
-class Instrumented:
-    """The part of a network that carries annotations for some outputs: P(O, I) for each O, of one set I."""
-
-    plan: Plan
-    targets: Mapping[str, str]  # stream or box of I -> its step
-    outputs: Mapping[str, str]  # stream -> its step
-
-    @cached_property
-    def leads(self) -> dict[str, frozenset[str]]:
-        """Of which streams in I the rows of each step can be made; what is in I is made of itself alone."""
-        found: dict[str, frozenset[str]] = {}
-        for step in self.plan.steps.values():
-            own = frozenset(name for name, of in self.targets.items() if of == step.name)
-            found[step.name] = own or frozenset(n for i in step.inputs for n in found[i])
-        return found
-
-    @cached_property
-    def kernels(self) -> list[KernelStep]:
-        """The kernels on a path from I to O, in the order in which they run."""
-        wanted, stack_ = set[str](), list(self.outputs.values())
-        while stack_:
-            name = stack_.pop()
-            if name not in wanted and self.leads[name]:
-                wanted.add(name)
-                stack_ += () if name in self.targets.values() else self.plan.steps[name].inputs
-        ends = set(self.targets.values())
-        return [s for name, s in self.plan.kernels.items() if name in wanted and name not in ends]
-
-    @cached_property
-    def logged(self) -> frozenset[Input]:
-        """The inputs of which it must be known which rows kernels took."""
-        asks = ((s.name, port, asked) for s in self.kernels for port, asked in enumerate(s.kernel.asks()))
-        return frozenset((name, port) for name, port, asked in asks if asked is not None)
-
-
 @dataclass(frozen=True, eq=False)
 class Ran:
     """An epoch that has run and is not committed: what boxes made, held before, and how tuples are numbered."""
@@ -151,13 +115,18 @@ Helds = Mapping[tuple[int, Input], Held]
 class Annotator:
     """Carries the annotations of all outputs that shall have them; `held` is what it has between epochs."""
 
-    def __init__(self, networks: Sequence[Instrumented], past: Past, stamp: int) -> None:
-        self.networks, self.past, self._opened = networks, past, stamp
+    def __init__(self, networks: Sequence[Instrumented], encoding: Encoding, past: Past, stamp: int) -> None:
+        self.networks, self.encoding, self.past, self._opened = networks, encoding, past, stamp
         self.held: Helds = {}
 
     @property
     def logged(self) -> frozenset[Input]:
         return frozenset(of for network in self.networks for of in network.logged)
+
+    def inputs_of(self, stream: str) -> dict[str, str]:
+        """The streams by which an output is annotated, each with its key in the store; none if it is not."""
+        found = (network for network in self.networks if stream in network.outputs)
+        return {name: key_of(n.plan, step) for n in found for name, step in n.targets.items()}
 
     @property
     def held_bytes(self) -> int:
@@ -200,7 +169,10 @@ class _Carried:
         for port, asked in enumerate(step.kernel.asks()):
             taken.append(self._linked(step, port) if asked is None else self._asked(step, port, asked))
         if len(origin):
-            self.made[step.name] = annotated(step.kernel, origin, taken)
+            try:
+                self.made[step.name] = annotated(step.kernel, origin, taken)
+            except MissingRows as error:
+                raise _gone(step.box, error) from error
         else:
             self.made[step.name] = {name: nothing(0) for name in self.network.leads[step.name]}
         for port, asked in enumerate(step.kernel.asks()):
@@ -233,9 +205,10 @@ class _Carried:
 
     def _tids(self, step: str, places: Places) -> Ints:
         """The tuples' seqs where the stream is stored; else their places as numbers."""
-        if not is_stored(self.plan, step):
+        stream = stream_of(self.plan, step)
+        if stream is None:
             return place_tids(places, self.plan.steps[step].box)
-        return self.ran.first_seq[stream_of(self.plan, step)] + locate(self._emitted(step), places)
+        return self.ran.first_seq[stream] + locate(self._emitted(step), places)
 
     # --- what kernels took ---
 
@@ -343,6 +316,14 @@ def _bare(places: Places) -> Known:
     return Known(places.stamp, places.pos, zero, zero)
 
 
+def _gone(box: str, error: MissingRows) -> TooOld:
+    return TooOld(
+        f"box '{box}' still held tuples when the store was opened that have aged out: its rows cannot be annotated",
+        details=[f"{len(error.places)} are gone, the first of stamp {int(error.places.stamp.min())}"],
+        hint="open it without annotate until these windows have closed; or with a longer retention from the start",
+    )
+
+
 def place_tids(places: Places, box: str) -> Ints:
     """Places of a box's rows as tids: the stamp, then the position.
 
@@ -361,16 +342,3 @@ def place_tids(places: Places, box: str) -> Ints:
 def places_of_tids(tids: Ints) -> Places:
     """The inverse of `place_tids`."""
     return Places(tids >> POS_BITS, tids & ((1 << POS_BITS) - 1))
-
-
-def stream_of(plan: Plan, step: str) -> str:
-    """The stream under which the rows of a step are stored."""
-    return next(stream for stream, of in plan.stored.items() if of == step)
-
-
-def instrumented(plan: Plan, wanted: Mapping[str, Collection[str]], steps: Mapping[str, str]) -> list[Instrumented]:
-    """One part of the network for each set I; `steps` names the step of each stream in them."""
-    outputs: dict[frozenset[str], dict[str, str]] = {}
-    for stream, names in wanted.items():
-        outputs.setdefault(frozenset(names), {})[stream] = plan.stored[stream]
-    return [Instrumented(plan, {n: steps[n] for n in sorted(names)}, found) for names, found in outputs.items()]

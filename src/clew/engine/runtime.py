@@ -19,7 +19,7 @@ from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
-from clew.engine.annotations import write_annotations
+from clew.engine.annotations import add_annotations
 from clew.engine.annotator import Annotator, Helds, Ran
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
@@ -29,7 +29,6 @@ from clew.engine.pieces import Batch
 from clew.engine.plan import Plan
 from clew.errors import StoreError
 from clew.model.axis import Number, axis_end, span_of
-from clew.model.encodings import Encoding
 from clew.model.rows import Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
@@ -106,12 +105,11 @@ class Runtime:
         memory: Memory,
         lanes: Lanes,
         modes: Modes,
-        annotator: tuple[Annotator, Encoding] | None = None,
+        annotator: Annotator | None = None,
     ) -> None:
         self.plan, self.store, self.memory, self.lanes, self.modes = plan, store, memory, lanes, modes
-        self.annotator: Annotator | None = annotator[0] if annotator else None
-        self._encoding: Encoding = annotator[1] if annotator else "adaptive"
-        self._logged = logged_inputs(plan, modes) | (self.annotator.logged if self.annotator else set())
+        self.annotator = annotator
+        self._logged = logged_inputs(plan, modes) | (annotator.logged if annotator else set())
 
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
@@ -277,11 +275,9 @@ class Runtime:
             return {}
         streams = self.store.state.streams
         first = {name: (streams[name].seq if name in streams else 0) + 1 for name in self.plan.stored}
-        before = self.memory.boxes
-        made, held = self.annotator.run(Ran(result, lane, before, self.store.state.stamp, admitted.stamps, first))
-        for stream, columns in made.items():
-            steps = {**self.plan.ends, **self.plan.stored}
-            write_annotations(self.store, record, self.plan, stream, columns, steps, first[stream], self._encoding)
+        ran = Ran(result, lane, self.memory.boxes, self.store.state.stamp, admitted.stamps, first)
+        made, held = self.annotator.run(ran)
+        add_annotations(self.store, record, self.annotator, made, first)
         return held
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clew.engine.annotator import place_tids, stream_of
-from clew.engine.lineage import Input, is_stored
+from clew.engine.annotator import place_tids
+from clew.engine.instrument import stream_of
+from clew.engine.lineage import Input
 from clew.explain.back import Layer, trace_back
 from clew.explain.trace import Tracer
 from clew.model.places import Places
@@ -41,6 +42,7 @@ class TracedPast:
 
 
 def _tids(tracer: Tracer, step: str, places: Places) -> Ints:
-    if not is_stored(tracer.plan, step):
+    stream = stream_of(tracer.plan, step)
+    if stream is None:
         return place_tids(places, tracer.plan.steps[step].box)
-    return tracer.seqs(stream_of(tracer.plan, step), places)
+    return tracer.seqs(stream, places)
