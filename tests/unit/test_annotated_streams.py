@@ -48,10 +48,12 @@ def opened(folder: Path, net: clew.Network, annotate: object = None, **options: 
     return clew.open(folder / "store", net, durable=False, lane="driver", annotate=annotate, **options)
 
 
-def alarms(rows: int = 3, slide: int = 1) -> clew.Network:
+def alarms(rows: int = 3, slide: int = 1, *, more: bool = False) -> clew.Network:
     net = clew.Network("small")
     readings = net.stream("readings", "ts LONG, x DOUBLE", order="ts", key="ts", retention=1_000)
     readings.filter("x > 0.5", name="hot").window(rows=rows, slide=slide).agg(ts="max(ts)", x="avg(x)").output("alarms")
+    if more:
+        readings.window(rows=4, slide=2).agg(ts="max(ts)").output("all")
     return net
 
 
@@ -209,6 +211,19 @@ def test_what_has_aged_out_cannot_be_had_back_after_a_restart(tmp_path: Path) ->
         assert engine.last_epoch == epoch
     with opened(tmp_path, alarms(rows=3_000)) as engine:
         assert engine.feed("readings", some(6_000, 2_000)).outputs["alarms"] > 0
+
+
+def test_an_output_that_is_new_is_annotated_from_then_on(tmp_path: Path) -> None:
+    with opened(tmp_path, alarms(), "alarms") as engine:
+        engine.feed("readings", some(0, 30))
+    with opened(tmp_path, alarms(more=True), ["alarms", "all"]) as engine:
+        engine.feed("readings", some(30, 30))
+        for output in ("alarms", "all"):
+            found = all_of(engine, output)
+            expected = list(engine.why(output).tids.values())
+            past = 0 if output == "alarms" else 14
+            assert found == [None] * past + expected[past:]
+            assert len(expected) > 20
 
 
 # --- what may be asked for ---
