@@ -124,14 +124,15 @@ def test_no_encoding_and_no_cut_changes_an_annotation(
         assert len(expected) == 38
 
 
+@pytest.mark.parametrize("lineage", ["exact", "interval"])
 @pytest.mark.parametrize("checkpoint", [1, 10**6])
 def test_a_window_that_a_restart_lies_in_is_annotated_whole(
-    tmp_path: Path, checkpoint: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, checkpoint: int, lineage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the nearest checkpoint lies in its middle."""
     monkeypatch.setattr(runtime, "CHECKPOINT_ROWS", checkpoint)
     for first in range(0, 100, 20):
-        with opened(tmp_path, alarms(rows=30), "alarms") as engine:
+        with opened(tmp_path, alarms(rows=30), "alarms", lineage=lineage) as engine:
             engine.feed("readings", some(first, 10))
             engine.feed("readings", some(first + 10, 10))
     with opened(tmp_path, alarms(rows=30)) as engine:
@@ -224,6 +225,24 @@ def test_an_output_that_is_new_is_annotated_from_then_on(tmp_path: Path) -> None
             past = 0 if output == "alarms" else 14
             assert found == [None] * past + expected[past:]
             assert len(expected) > 20
+
+
+def test_rows_that_a_sort_and_a_join_held_at_a_restart_are_annotated(tmp_path: Path) -> None:
+    net = clew.Network("held")
+    a = net.stream("a", "t LONG, v LONG", order="t", key="t")
+    b = net.stream("b", "t LONG, w LONG", order="t", key="t")
+    pairs = a.sort("v", slack=4, name="sorted").window(rows=3, slide=1).agg(t="max(t)", v="max(v)")
+    pairs.join(b, within=6, on=("t", "t"), suffix="_b").output("pairs")
+    asked = {"pairs": ["a", "b"]}
+    for t in range(1, 40):
+        with opened(tmp_path, net, asked) as engine:
+            engine.feed_all({"a": [{"t": t, "v": t * 7 % 11}], "b": [{"t": t, "w": t}] if t % 3 == 0 else []})
+    with opened(tmp_path, net) as engine:
+        found, expected = all_of(engine, "pairs"), list(engine.why("pairs").tids.values())
+        assert [{n: sorted(t) for n, t in (of or {}).items()} for of in found] == [
+            {n: sorted(t) for n, t in of.items()} for of in expected
+        ]
+        assert len(expected) > 50
 
 
 # --- what may be asked for ---
