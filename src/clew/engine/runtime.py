@@ -19,6 +19,8 @@ from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
+from clew.engine.annotations import add_annotations
+from clew.engine.annotator import Annotator, Helds, Ran
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.lineage import Modes, lineage_facts, logged_inputs
@@ -98,11 +100,18 @@ class Runtime:
     """Runs epochs of a plan over a store, in memory that a recovery can rebuild."""
 
     def __init__(
-        self, plan: Plan, store: Store, memory: Memory, lanes: Lanes, modes: Modes, prune: Prune | None = None
+        self,
+        plan: Plan,
+        store: Store,
+        memory: Memory,
+        lanes: Lanes,
+        modes: Modes,
+        prune: Prune | None = None,
+        annotator: Annotator | None = None,
     ) -> None:
         self.plan, self.store, self.memory, self.lanes, self.modes = plan, store, memory, lanes, modes
-        self._prune = prune
-        self._logged = logged_inputs(plan, modes)
+        self._prune, self.annotator = prune, annotator
+        self._logged = logged_inputs(plan, modes) | (annotator.logged if annotator else set())
 
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
@@ -137,6 +146,7 @@ class Runtime:
             memory = self._next_memory(admitted, result)
             gone = self._prune is not None and self._prune(self.memory, record)
             self._fill(record, arrival, admitted, result, lane)
+            held = self._annotate(record, admitted, result, lane)
             gone |= self._age_out(record, memory)
             if gone or self._checkpoint_due(memory, result):  # the checkpoint stands for what goes
                 memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
@@ -149,6 +159,8 @@ class Runtime:
             raise
         self.store.commit(record)
         self.memory = memory
+        if self.annotator is not None:
+            self.annotator.held = held
         if record.checkpoint is not None:
             self.store.drop_checkpoints(before=self._oldest_needed())
         return replace(summary, seconds=time.perf_counter() - started)
@@ -259,6 +271,17 @@ class Runtime:
             if not source:
                 change.add += lane.write(self.store, stream, flow, last + 1, record.epoch)
             change.seq = last + lane.count(flow)
+
+    def _annotate(self, record: EpochRecord, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]) -> Helds:
+        """Write the annotations of the epoch's outputs; what is to be held of others, once it is committed."""
+        if self.annotator is None:
+            return {}
+        streams = self.store.state.streams
+        first = {name: (streams[name].seq if name in streams else 0) + 1 for name in self.plan.stored}
+        ran = Ran(result, lane, self.memory.boxes, self.store.state.stamp, admitted.stamps, first)
+        made, held = self.annotator.run(ran)
+        add_annotations(self.store, record, self.annotator, made, first)
+        return held
 
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
         asides.add(self.store, record, name, table)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from clew.engine.instrument import Instrumented
 from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
 from clew.explain.answers import Answers
-from clew.explain.back import Layer, Traced, instrumented, trace_back
+from clew.explain.back import Layer, Traced, trace_back
 from clew.explain.trace import Tracer
 from clew.model.places import Places
 from clew.model.rows import STAMP, Rows
@@ -64,7 +65,7 @@ class Explanation:
     @property
     def roles(self) -> dict[str, str]:
         """The part of each box in it, as the paper has them: "PG" generates, "PP" propagates, "PD" drops."""
-        return instrumented(self.plan, self.plan.stored[self.output], set(self.targets.values())).roles
+        return Instrumented(self.plan, self.targets, {self.output: self.plan.stored[self.output]}).roles
 
     @property
     def replayed(self) -> dict[str, int]:
