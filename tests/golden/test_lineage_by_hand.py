@@ -314,3 +314,19 @@ def test_a_kept_stream_in_the_middle_is_read_not_made_again(tmp_path: Path) -> N
         explanation = engine.why("o", 2)
         assert explanation.tids == {"o:2": {"s": ["s:3", "s:4", "s:5", "s:6"]}}
         assert explanation.replayed == {}
+
+
+def test_impact_tells_no_rows_that_a_filter_dropped_though_it_cannot_run_it_again(tmp_path: Path) -> None:
+    """It took all for passed, and looked for the numbers of tuples that were never there."""
+    net = clew.Network("net")
+    s = net.stream("s", "t LONG, at LONG", order="t", key="t")
+    grown = s.window(landmark=0, slide=5, on="at").agg(n="count(*)", first="first(at)")
+    grown.filter("n > 1", name="more").filter("n > 2", name="most").output("o")
+    with opened(net, tmp_path, "exact") as engine:
+        engine.feed("s", rows("t at", (1, 1), (2, 6), (3, 3), (4, 11), (5, 16)))
+        impact = engine.impact("s", 1)
+        assert impact.tids == {"s:1": {"o": ["o:1", "o:2"]}}
+        assert impact.at_most == {"more"}
+        assert (impact.boxes["more"], impact.boxes["most"]) == (3, 2)
+        assert "more at most 3, most 2" in str(impact)
+        assert impact.verify()

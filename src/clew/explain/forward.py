@@ -9,7 +9,7 @@ import numpy as np
 
 from clew.engine.evaluate import BoxStates
 from clew.engine.lineage import Input, is_stored
-from clew.engine.plan import KernelStep, Stateless
+from clew.engine.plan import KernelStep, Stateless, plain_name
 from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer, ancestors
 from clew.explain.covering import Walk
@@ -75,6 +75,9 @@ class Forward:
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
 
     def _passed(self, step: Stateless, places: Places) -> Places:
+        names = step.input_schema.names
+        if step.condition is None and all(plain_name(sql) in names for _, sql in step.columns or ()):
+            return places
         if is_stored(self.plan, step.name):
             return self.tracer.stored_among(step.name, places)
         rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))

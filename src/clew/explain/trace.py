@@ -211,7 +211,8 @@ class Tracer:
 
     def _check_there(self, of: Input, base: str, stamp: int) -> None:
         folder = self.store.state.streams.get(base) if base in self.plan.sources else None
-        if folder is not None and folder.gone is not None and (folder.gone.stamp or 0) >= stamp:
+        gone = None if folder is None else folder.gone
+        if gone is not None and not gone.holes and (gone.stamp or 0) >= stamp:  # holes hold nothing that is needed
             raise self._gone(self.plan.steps[of[0]], Places(np.array([stamp]), np.zeros(1, np.int64)))
 
     def _gone(self, step: Step, places: Places) -> TooOld:
