@@ -75,11 +75,11 @@ class Forward:
         return Links(layer.owner[keep], layer.places.take(layer.row[keep]))
 
     def _passed(self, step: Stateless, places: Places) -> Places:
+        if is_stored(self.plan, step.name):
+            return self.tracer.stored_among(step.name, places)
         names = step.input_schema.names
         if step.condition is None and all(plain_name(sql) in names for _, sql in step.columns or ()):
             return places
-        if is_stored(self.plan, step.name):
-            return self.tracer.stored_among(step.name, places)
         rows = self.tracer.through(step, self.tracer.rows(step.inputs[0], places))
         return Places(rows.stamp, rows.pos)
 
