@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from clew.bench import recovery, small_epochs, throughput, windows
+from clew.bench import lineage_figures, recovery, small_epochs, throughput, windows
 from clew.bench.core import Bench
 
-BENCHES: tuple[Bench, ...] = (throughput.BENCH, windows.BENCH, small_epochs.BENCH, recovery.BENCH)
+BENCHES: tuple[Bench, ...] = (
+    throughput.BENCH,
+    windows.BENCH,
+    small_epochs.BENCH,
+    recovery.BENCH,
+    lineage_figures.BENCH,
+)
