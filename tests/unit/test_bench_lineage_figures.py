@@ -17,9 +17,10 @@ from tools.lineage_section import SHOWN
 
 from clew.bench import lineage_experiments, lineage_figures, lineage_rewrite
 from clew.bench.core import Samples, measure
-from clew.bench.lineage_completion import JOINS, OPENERS, completion
+from clew.bench.lineage_completion import completion
 from clew.bench.lineage_experiments import FIGURES, FULL, QUICK, Experiment, Scale, latencies, picked
 from clew.bench.lineage_figures import BENCH, PAPER, PICKED, compared, experiments
+from clew.bench.lineage_modes import JOINS, OPENERS
 from clew.bench.lineage_networks import basic, nested
 
 TINY = Scale(

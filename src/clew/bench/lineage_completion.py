@@ -11,18 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from clew.bench.lineage_cost import Opener, opener
+from clew.bench.lineage_cost import Opener
+from clew.bench.lineage_modes import JOINS, OPENERS, OUTPUT, held_bytes
 from clew.bench.lineage_networks import Batches, Tuples
 from clew.network.network import Network
 from clew.session import Engine
 
-OUTPUT = "result"
 FIRST = 100  # tuples of an epoch that is not measured: what is made once only is made then
-
-OPENERS: dict[str, Opener] = {mode: opener(mode) for mode in ("off", "exact", "interval")}
 
 
 @dataclass
@@ -57,13 +52,18 @@ def completion(
     found = {}
     for mode in in_turn(wanted, turn):
         with opened(network, OPENERS[mode]) as (engine, place):
-            outputs = engine.feed_all(first).outputs[OUTPUT]
+            outputs = feed(engine, first)
             seconds, more = timed(feed, engine, batch)
             outputs += more
             run = found[mode] = Run(seconds, held_bytes(engine), table_bytes(place) / max(outputs, 1), outputs)
             if retrieved and mode in JOINS:
                 run.retrieval_s, run.joined = timed(JOINS[mode], engine)
     return {mode: found[mode] for mode in wanted}
+
+
+def feed(engine: Engine, batch: Batches) -> int:
+    """One epoch; how many outputs it gave."""
+    return engine.feed_all(batch).outputs[OUTPUT]
 
 
 def in_turn(wanted: Sequence[str], turn: int) -> list[str]:
@@ -89,36 +89,6 @@ def timed(do: Callable[..., int], *given: Any) -> tuple[float, int]:
     return time.perf_counter() - started, found
 
 
-def feed(engine: Engine, batch: Batches) -> int:
-    """One epoch; how many outputs it gave."""
-    return engine.feed_all(batch).outputs[OUTPUT]
-
-
-def p_join(engine: Engine, tuples: Any = None) -> int:
-    """Lineage of outputs, of all if none are named, and its p-join (§4.3) as Arrow tables; the rows that it has."""
-    found = engine.why(OUTPUT, tuples)
-    joined = 0
-    for source in engine.network.sources:
-        layer, inputs = found.layer(source), found.inputs(source).table
-        joined += len(side_by_side(found.answers.table, layer.owner, inputs, layer.row, source))
-    return joined
-
-
-def side_by_side(outputs: pa.Table, owner: np.ndarray, inputs: pa.Table, row: np.ndarray, source: str) -> pa.Table:
-    """Each output beside each input that it is made of."""
-    left, right = outputs.take(pa.array(owner)), inputs.take(pa.array(row))
-    named = right.rename_columns([f"{source}_{column}" for column in right.column_names])
-    return pa.Table.from_arrays([*left.columns, *named.columns], [*left.column_names, *named.column_names])
-
-
-def held_bytes(engine: Engine) -> int:
-    """What the boxes hold in memory between epochs."""
-    return int(engine.progress(1)["state_bytes"].sum())
-
-
 def table_bytes(place: Path) -> int:
     """What the store's own tables take on the disk: all that is stored beside the streams."""
     return sum(file.stat().st_size for file in (place / "tables").rglob("*.parquet") if "_delta_log" not in file.parts)
-
-
-JOINS: dict[str, Callable[..., int]] = {"exact": p_join, "interval": p_join}

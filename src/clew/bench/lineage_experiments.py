@@ -15,17 +15,15 @@ from typing import Any
 from clew.bench.core import Progress, Samples
 from clew.bench.lineage_completion import (
     FIRST,
-    JOINS,
-    OPENERS,
     Run,
     completion,
     feed,
-    held_bytes,
     in_turn,
     opened,
     table_bytes,
     timed,
 )  # fmt: skip
+from clew.bench.lineage_modes import JOINS, OPENERS, held_bytes
 from clew.bench.lineage_networks import Tuples, basic, complex_network, nested
 from clew.bench.lineage_rewrite import rewrite_seconds
 from clew.network.network import Network

@@ -9,8 +9,9 @@ import json
 import subprocess
 import sys
 
-from clew.bench.lineage_completion import FIRST, OUTPUT, opened, timed
+from clew.bench.lineage_completion import FIRST, opened, timed
 from clew.bench.lineage_cost import opener
+from clew.bench.lineage_modes import OUTPUT
 from clew.bench.lineage_networks import Batches, Tuples, nested
 from clew.session import Engine
 
