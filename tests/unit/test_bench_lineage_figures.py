@@ -15,7 +15,7 @@ from tools import lineage_section
 from tools.benchmarks_page import page
 from tools.lineage_section import SHOWN
 
-from clew.bench import lineage_experiments, lineage_figures, lineage_rewrite
+from clew.bench import lineage_completion, lineage_experiments, lineage_figures, lineage_rewrite
 from clew.bench.core import Samples, measure
 from clew.bench.lineage_completion import completion
 from clew.bench.lineage_experiments import FIGURES, FULL, QUICK, Experiment, Scale, latencies, picked
@@ -192,5 +192,6 @@ def test_all_experiments_follow_each_other(rewritten: Callable[[tuple[float, int
 
 
 def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(lineage_section)
-    assert (found.failed, found.attempted > 0) == (0, True)
+    for module in (lineage_section, lineage_completion):
+        found = doctest.testmod(module)
+        assert (found.failed, found.attempted > 0) == (0, True)

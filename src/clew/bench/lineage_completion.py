@@ -67,8 +67,13 @@ def feed(engine: Engine, batch: Batches) -> int:
 
 
 def in_turn(wanted: Sequence[str], turn: int) -> list[str]:
-    """Forth and back: no mode always comes first."""
-    return list(wanted) if turn % 2 else list(wanted)[::-1]
+    """Each mode comes first in its turn.
+
+    >>> in_turn(["a", "b", "c"], 4)
+    ['b', 'c', 'a']
+    """
+    first = turn % len(wanted)
+    return [*wanted[first:], *wanted[:first]]
 
 
 @contextmanager

@@ -15,7 +15,10 @@ from typing import Any
 
 from clew.bench.core import Bench, Progress, Samples
 from clew.bench.figures import Case
+from clew.bench.lineage_completion import completion
 from clew.bench.lineage_experiments import FIGURES, FULL, QUICK, Experiment, Scale
+from clew.bench.lineage_modes import OPENERS
+from clew.bench.lineage_networks import basic
 from clew.bench.lineage_paper import PAPER
 
 PICKED: Mapping[str, tuple[int, float, str, str]] = {
@@ -63,6 +66,7 @@ def experiments(scale: Scale, progress: Progress) -> Samples:
         "durable": False, "not_run": [], "paper": [reported.to_json() for reported in PAPER],
     })  # fmt: skip
     to = Experiment(scale, samples, progress)
+    completion(basic(10), list(OPENERS), scale.tuples)  # warms up
     for figure, measure in FIGURES.items():
         measure(to)
         for line in compared(samples.raw, figure):
