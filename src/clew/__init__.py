@@ -4,15 +4,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clew.engine.annotations import Annotate
     from clew.errors import ClewError
     from clew.network.network import Network
     from clew.network.stream import Stream, function
     from clew.session import Engine, FarAheadWarning, open
 
-__all__ = ["ClewError", "Engine", "FarAheadWarning", "Network", "Stream", "function", "open"]
+__all__ = ["Annotate", "ClewError", "Engine", "FarAheadWarning", "Network", "Stream", "function", "open"]
 
 # Imported when first asked for: a network can be built and checked in a fraction of the time Spark takes to import.
 _HOMES = {
+    "Annotate": "clew.engine.annotations",
     "ClewError": "clew.errors",
     "Network": "clew.network.network",
     "Stream": "clew.network.stream",

@@ -170,6 +170,10 @@ class NotReplayed(ClewError, RuntimeError):
     """Rows that cannot be made again, or came out otherwise."""
 
 
+class CodeMissing(NotReplayed):
+    """A user's function that is needed and not at hand: a store remembers its name and its mark."""
+
+
 class SourceFailed(ClewError, RuntimeError):
     """A streaming source has failed or disappeared."""
 

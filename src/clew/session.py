@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,14 @@ from clew.archive.layout import MANIFEST, Layout
 from clew.archive.manifest import read_manifest
 from clew.archive.store import Store
 from clew.engine import asides, stored
+from clew.engine.annotated import annotated_frame, annotation_of
+from clew.engine.annotations import Annotate, inputs_of
+from clew.engine.annotator import Annotator
 from clew.engine.batches import as_table, one_value
 from clew.engine.catalyst import Catalyst, disk_full, failed_in_spark, first_line
 from clew.engine.delivery import Deliveries, Receiver
 from clew.engine.frames import conform, is_frame, scan
+from clew.engine.instrument import Instrumented
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lanes.spark import SparkLane
 from clew.engine.lineage import Modes, check_modes
@@ -40,14 +44,21 @@ from clew.errors import (
     StoreSettings,
     UnknownEpoch,
     UnknownStream,
+    UnknownTuple,
     nearest,
 )
-from clew.explain.answers import answers, stored_stream, targets_of
+from clew.explain.answers import answers, stored_stream
 from clew.explain.explanation import Explanation
-from clew.explain.impact import Impact, impact, reached_by
+from clew.explain.forward import Held
+from clew.explain.horizon import RetentionPlan, retention_plan
+from clew.explain.impact import Impact
+from clew.explain.needed import Pruner
+from clew.explain.past import TracedPast
+from clew.explain.questions import Questions
 from clew.explain.trace import Tracer
 from clew.model.axis import axis_end, value_on_axis
-from clew.network.boxes import Source
+from clew.model.encodings import Encoding
+from clew.network.boxes import LINEAGE, Source
 from clew.network.naming import calling_spot, shown
 from clew.network.network import Network
 from clew.network.rewrite import rewritten
@@ -76,6 +87,7 @@ def open(
     durable: bool = True,
     lane: str = "auto",
     lineage: str | Mapping[str, str] = "exact",
+    annotate: Annotate | str | Sequence[str] | Mapping[str, str | Sequence[str] | None] | None = None,
     grace_s: float = 300,
 ) -> Engine:
     """Open the store at `path` for a network, or make it; the engine is a context manager.
@@ -83,8 +95,9 @@ def open(
     A local Spark session is started when the first thing needs one, unless `spark` is given. `lane` forces where
     epochs run: `"driver"`, `"spark"`, or by size. `lineage` says what epochs note so that answers can be explained:
     `"exact"`, `"interval"`, `"off"`, or a mode by box, `"*"` for all others; `"rewrite"`, kept to compare with, lets
-    the network compute it: each output has another beside it, `NAME_provenance`. `durable=False` does not wait for
-    the disk.
+    the network compute it: each output has another beside it, `NAME_provenance`. `annotate` has outputs annotated while
+    epochs run, which `Engine.annotated` gives: `"alarms"`, by all sources; `{"alarms": ["readings"]}`, by streams or
+    boxes; an `Annotate`, which has the encoding too. `durable=False` does not wait for the disk.
     """
     if not isinstance(network, Network):
         raise NetworkError(
@@ -114,9 +127,11 @@ def open(
     network = rewritten(network) if lineage == REWRITE else network
     plan = build_plan(network, SparkTyper(session), zone)
     check_modes(plan, modes)
+    asked = None if annotate is None else Annotate.of(annotate)
+    networks = [] if asked is None else asked.networks(plan, modes)
     store = opener(place, settings, durable=durable, grace_s=grace_s)
     try:
-        return Engine(plan, store, session, lane, modes)
+        return Engine(plan, store, session, lane, modes, networks, asked.encoding if asked else "adaptive")
     except BaseException:
         store.close()
         raise
@@ -143,11 +158,24 @@ class _Session:
 class Engine:
     """Runs a network over a store. Made by `clew.open`."""
 
-    def __init__(self, plan: Plan, store: Store, session: Callable[[], SparkSession], lane: str, modes: Modes) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        session: Callable[[], SparkSession],
+        lane: str,
+        modes: Modes,
+        annotate: Sequence[Instrumented] = (),
+        encoding: Encoding = "adaptive",
+    ) -> None:
         self._plan, self._store, self._session, self._lane = plan, store, session, lane
         self._driver = DriverLane(Catalyst(session))
         memory = recover(plan, store, self._driver, modes)
-        self._runtime = Runtime(plan, store, memory, self._lane_for, modes)
+        by_lineage = any(step.source.retention == LINEAGE for step in plan.sources.values())
+        prune = Pruner(plan, self._tracer) if by_lineage else None
+        annotator = Annotator(annotate, encoding, TracedPast(self._tracer), store.state.stamp) if annotate else None
+        self._runtime = Runtime(plan, store, memory, self._lane_for, modes, prune, annotator)
+        self._questions = Questions(plan, store, self._driver, session)
         self._deliveries = Deliveries(store, session)
         self._lock = threading.RLock()  # one epoch at a time, its delivery included; a receiver may feed
 
@@ -382,8 +410,7 @@ class Engine:
         of them contributes nothing, and the explanation says so.
         """
         with self._lock:
-            stream, tracer = stored_stream(self._plan, output), self._tracer()
-            return Explanation(answers(tracer, stream, tuples), targets_of(self._plan, of), tracer, self._session)
+            return self._questions.why(output, tuples, of)
 
     def impact(self, stream: str, tuples: Any, *, on: Any = None) -> Impact:
         """What depends on tuples of a stream: outputs, or the streams and boxes of `on`.
@@ -391,9 +418,40 @@ class Engine:
         It also says whether they can still become part of rows to come.
         """
         with self._lock:
-            tracer = self._tracer()
-            found = answers(tracer, stored_stream(self._plan, stream), tuples)
-            return impact(tracer, found, reached_by(self._plan, on), self._runtime.memory, self._session)
+            memory = self._runtime.memory
+            return self._questions.impact(stream, tuples, on, lambda: Held(memory.boxes, memory.finished))
+
+    def retention_plan(self) -> RetentionPlan:
+        """Of each source which of its tuples rows to come can be made of, as far as the network alone tells.
+
+        With `retention="lineage"` these stay, and what outputs and kept streams are made of; all else goes.
+        """
+        return retention_plan(self._plan)
+
+    def annotated(self, output: str) -> DataFrame:
+        """The provenance annotated stream P(O, I), as the runs with `annotate` have carried it.
+
+        `tid`, the output's columns, and `provenance` with a field for each stream of I: the seqs of the tuples there
+        that the tuple is made of; of a box without tids its rows' places, as `why` names them. I is that of this run,
+        or of the last that had one. Null where a tuple came while the output was not annotated. Sets are decoded as the
+        frame is read.
+        """
+        with self._lock:
+            keys = inputs_of(self._store, stored_stream(self._plan, output))
+            if self._runtime.annotator is not None:
+                keys = self._runtime.annotator.inputs_of(output) or keys
+            return annotated_frame(self.spark, self._store, self._plan, output, keys)
+
+    def annotation(self, output: str, number: Any) -> dict[str, list[str]] | None:
+        """The annotation of one tuple of an output, by number or tid, as `why(...).tids` names it; None if it has none.
+
+        No more is read and decoded than the values that its own is relative to.
+        """
+        with self._lock:
+            found = answers(self._tracer(), stored_stream(self._plan, output), number)
+            if len(found) != 1:
+                raise UnknownTuple(f"one tuple of '{output}' has an annotation, not {len(found)}")
+            return annotation_of(self._store, self._plan, output, int(found.seq[0]), int(found.epoch[0]))
 
     def _tracer(self) -> Tracer:
         return Tracer(self._plan, self._store, self._driver)

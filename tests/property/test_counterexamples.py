@@ -131,3 +131,12 @@ def test_columns_in_aggregates_are_found_in_any_case(tmp_path: Path) -> None:
         engine.feed("s", [{"t": 1, "X": 5}, {"t": 2, "X": 4}, {"t": 4, "X": 1}])
         assert engine._store.read_table("o").select(["t", "x", "y"]).to_pylist()[0] == {"t": 2, "x": 5, "y": 5}
         assert engine._store.read_table("r")["near"].to_pylist() == [9, 9]
+
+
+def test_a_value_too_far_from_zero_for_a_windows_slide_is_late_for_the_reference_too(tmp_path: Path) -> None:
+    """The reference put it into a window, as it had no bound where the engine has one."""
+    net = clew.Network("net")
+    s = net.stream("s", SCHEMA, order="ts", key=["ts", "id"])
+    for name, options in {"clock": {"span": 1}, "latch": {"latch": 1}}.items():
+        s.window(**options, on="x", by="ts").agg(n="count(*)").output(name)
+    check_reference(net, [{"s": [row(1, x=5e15), row(2, x=2.5), row(3, x=-5e15)]}, FINISH], tmp_path / "store")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.stores import delta_matches, disk_files, feed, make_record, rows, seqs_of
 
-from clew.archive import FileEntry, Folder, FolderChange, Merge, Store
+from clew.archive import FileEntry, Folder, FolderChange, Hole, Merge, Store
 from clew.archive import compaction as compaction_module
 from clew.archive.compaction import MAX_SMALL, SMALL_ROWS, plan
 from clew.archive.layout import new_temporary_name
 from clew.archive.retention import age_out_plan
 from clew.errors import TooOld
+from clew.model.rows import Bools
 
 
 def folder_of(sizes: list[int]) -> Folder:
@@ -152,6 +155,50 @@ def test_an_epoch_whose_rows_have_aged_out_is_refused(tmp_path: Path) -> None:
             )
         assert seqs_of(store, as_of=5) == list(range(9, 21))
         assert seqs_of(store, "alarms", as_of=3) == list(range(5, 13))
+
+
+def test_pruned_rows_go_wherever_they_stand_and_a_bucket_mostly_needed_stays_whole(tmp_path: Path) -> None:
+    def goes(columns: pa.Table) -> Bools:
+        seq = np.asarray(columns.column("_seq"))
+        assert columns.column_names == ["_seq", "_stamp", "_epoch", "ts"]
+        return np.isin(seq, [5, 6, 7, 8, 10, 11, 13, 17, 18, 19])
+
+    with Store.create(tmp_path / "s", durable=False, grace_s=0, fold_every=3) as store:
+        feed(store, 6)
+        before = [entry.path for entry in store.files("readings")]
+        record = make_record(store)
+        assert store.prune("readings", record, 4, goes) == 9  # of 13 to 16 one alone would go
+        assert store.prune("readings", record, 4, goes) == 0  # each bucket once an epoch
+        assert store.prune("alarms", record, 24, goes) == 0  # all are settled
+        store.compact(record)
+        store.commit(record)
+        kept = [1, 2, 3, 4, 9, 12, 13, 14, 15, 16, 20, *range(21, 29)]
+        assert seqs_of(store) == kept
+        same = [entry.path in before for entry in store.files("readings")]
+        assert same == [True, False, True, False, True, False]
+        assert not {before[1], before[2], before[4]} & disk_files(store, "streams", "readings")
+        assert delta_matches(store, "readings")
+    with Store.open(tmp_path / "s") as store:
+        assert seqs_of(store) == kept
+        gone = store.state.streams["readings"].gone
+        assert gone is not None
+        assert (gone.rows, gone.seq, gone.stamp, gone.order, gone.epoch, gone.first) == (9, 19, 19, 190, 7, 2)
+        assert gone.holes == [Hole((5, 19), (5, 19), 7, 7)]
+        with pytest.raises(TooOld, match="tuples that it had then have been pruned"):
+            seqs_of(store, as_of=3)
+        assert seqs_of(store, as_of=1) == [1, 2, 3, 4]
+
+
+def test_buckets_of_an_epoch_that_does_not_come_are_deleted_with_it(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s", durable=False) as store:
+        feed(store, 2)
+        before = disk_files(store, "streams", "readings")
+        record = store.begin()
+        store.prune("readings", record, 0, lambda columns: np.asarray(columns.column("_seq")) % 4 < 2)
+        assert disk_files(store, "streams", "readings") > before
+        store.discard(record)
+        assert disk_files(store, "streams", "readings") == before
+        assert seqs_of(store) == list(range(1, 9))
 
 
 def test_opening_sweeps_the_cache_and_what_a_delivery_left_half_written(tmp_path: Path) -> None:

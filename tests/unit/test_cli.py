@@ -88,7 +88,7 @@ def test_the_demo_shows_alarms_and_says_what_to_try_next(tmp_path: Path) -> None
 
 def test_every_step_the_demo_offers_works_on_its_store(tmp_path: Path) -> None:
     steps = document("demo", "--store", tmp_path / "d", "--rows", 12_000)["next"]
-    assert len(steps) == 6
+    assert len(steps) == 8
     for step in steps:
         words = step.split()
         words = words[next(i for i, word in enumerate(words) if word.endswith(("clew", "clew.cli"))) + 1 :]

@@ -1,8 +1,9 @@
 """The archive: everything a store holds, and the one commit by which it changes."""
 
 from clew.archive.buckets import write_bucket
-from clew.archive.record import EpochRecord, FileEntry, FolderChange, Merge
-from clew.archive.state import Folder, Gone, State
+from clew.archive.gone import Gone, Hole
+from clew.archive.record import EpochRecord, FileEntry, FolderChange, Merge, Pruned
+from clew.archive.state import Folder, State
 from clew.archive.store import Store
 
 __all__ = [
@@ -11,7 +12,9 @@ __all__ = [
     "Folder",
     "FolderChange",
     "Gone",
+    "Hole",
     "Merge",
+    "Pruned",
     "State",
     "Store",
     "write_bucket",

@@ -70,19 +70,46 @@ class Merge:
     add: FileEntry
 
 
+@dataclass(frozen=True)
+class Pruned:
+    """A bucket of which some rows go: `add` holds those that stay; None if none do.
+
+    `seq` and `stamp` are the first and the last of what goes; rows that stay can lie between.
+    """
+
+    remove: str
+    add: FileEntry | None
+    rows: int
+    seq: tuple[int, int]
+    stamp: tuple[int, int]
+    order: tuple[Any, Any]
+    epoch: int  # in which the oldest of what goes came in
+
+    def to_json(self) -> Json:
+        return {**vars(self), "add": None if self.add is None else self.add.to_json()}
+
+    @staticmethod
+    def from_json(data: Json) -> Pruned:
+        ends = {name: (data[name][0], data[name][1]) for name in ("seq", "stamp", "order")}
+        add = None if data["add"] is None else FileEntry.from_json(data["add"])
+        return Pruned(**{**data, **ends, "add": add})
+
+
 @dataclass
 class FolderChange:
     """What one epoch changes in one stream or table.
 
     `add` come behind what is there, `remove` are rows that are no more, `age_out` are buckets past the
-    retention, `merges` change no row. `seq` is the last number used; `meta` is the engine's own and is merged
-    into what the state has. `schema` and `order` are given once, with the folder's first change.
+    retention, `prune` those of which rows go wherever they stand, `merges` change no row. `seq` is the last number
+    used; `meta` is the engine's own and is merged into what the state has. `schema` and `order` are given once, with
+    the folder's first change.
     """
 
     add: list[FileEntry] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
     age_out: list[str] = field(default_factory=list)
     merges: list[Merge] = field(default_factory=list)
+    prune: list[Pruned] = field(default_factory=list)
     seq: int | None = None
     schema: pa.Schema | None = None
     order: str | None = None
@@ -90,14 +117,20 @@ class FolderChange:
 
     @property
     def changes_files(self) -> bool:
-        return bool(self.add or self.remove or self.age_out or self.merges)
+        return bool(self.add or self.remove or self.age_out or self.merges or self.prune)
 
     def removed(self) -> list[str]:
         """All paths that are not live any more."""
-        return [*self.remove, *self.age_out, *(path for merge in self.merges for path in merge.remove)]
+        merged = (path for merge in self.merges for path in merge.remove)
+        return [*self.remove, *self.age_out, *merged, *(p.remove for p in self.prune)]
 
     def added(self) -> list[FileEntry]:
-        return [*self.add, *(merge.add for merge in self.merges)]
+        """All buckets that are new."""
+        return [*self.add, *self.rewritten()]
+
+    def rewritten(self) -> list[FileEntry]:
+        """The new buckets in which no row is new."""
+        return [*(merge.add for merge in self.merges), *(p.add for p in self.prune if p.add is not None)]
 
     def to_json(self) -> Json:
         full: Json = {
@@ -105,6 +138,7 @@ class FolderChange:
             "remove": self.remove,
             "age_out": self.age_out,
             "merges": [{"remove": list(m.remove), "add": m.add.to_json()} for m in self.merges],
+            "prune": [p.to_json() for p in self.prune],
             "seq": self.seq,
             "schema": None if self.schema is None else schema_to_text(self.schema),
             "order": self.order,
@@ -119,6 +153,7 @@ class FolderChange:
             remove=list(data.get("remove", ())),
             age_out=list(data.get("age_out", ())),
             merges=[Merge(tuple(m["remove"]), FileEntry.from_json(m["add"])) for m in data.get("merges", ())],
+            prune=[Pruned.from_json(p) for p in data.get("prune", ())],
             seq=data.get("seq"),
             schema=schema_from_text(data["schema"]) if "schema" in data else None,
             order=data.get("order"),

@@ -1,4 +1,7 @@
-"""Retention: whole buckets leave at the old end; removed files leave the disk when nobody can need them."""
+"""Retention: whole buckets leave at the old end, or what is not needed wherever it stands.
+
+Removed files leave the disk when nobody can need them.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from clew.archive import faults
+import numpy as np
+import pyarrow as pa
+
+from clew.archive import buckets, faults
 from clew.archive.layout import KINDS, Kind, Layout, checkpoint_epoch, is_bucket, is_temporary
-from clew.archive.record import FileEntry
+from clew.archive.record import FileEntry, Pruned
 from clew.archive.state import Doomed, Folder, State
-from clew.model.axis import Number
+from clew.model.axis import Number, axis_of
+from clew.model.rows import Bools
 
 
 def age_out_plan(folder: Folder, keep_from: Number, leave: Iterable[str] = ()) -> list[FileEntry]:
@@ -28,6 +35,30 @@ def age_out_plan(folder: Folder, keep_from: Number, leave: Iterable[str] = ()) -
             break
         plan.append(entry)
     return plan
+
+
+def prune_bucket(place: Path, folder: Folder, entry: FileEntry, goes: Callable[[pa.Table], Bools]) -> Pruned | None:
+    """A bucket without the rows that go; None where they are less than half of it: then all stay.
+
+    So a row is written again at most once for each row that goes. `goes` is given seq, stamp, epoch and order.
+    """
+    assert folder.order is not None
+    assert folder.schema is not None
+    names = ["_seq", "_stamp", "_epoch", folder.order]
+    table = buckets.read_buckets(place, [entry], folder.schema, names)
+    mask = goes(table)
+    if not mask.any() or 2 * int(mask.sum()) < len(mask):
+        return None
+    gone = table.filter(pa.array(mask))
+    seq, stamp, epoch = (np.asarray(gone.column(name)) for name in names[:3])
+    add = None
+    if not mask.all():
+        whole = buckets.read_buckets(place, [entry], folder.schema)
+        add = buckets.write_bucket(place, whole.filter(pa.array(~mask)))
+    seqs, stamps, orders = (
+        (ends.min().item(), ends.max().item()) for ends in (seq, stamp, axis_of(gone.column(folder.order))[0])
+    )
+    return Pruned(entry.path, add, len(gone), seqs, stamps, orders, int(epoch.min()))
 
 
 def delete_doomed(doomed: Iterable[Doomed], path_of: Callable[[Doomed], Path], grace_s: float) -> list[Doomed]:

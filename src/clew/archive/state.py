@@ -5,32 +5,26 @@ A base is a `State` written down, so that opening reads few files.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
+from clew.archive.gone import Gone, aged, pruned
 from clew.archive.layout import KINDS, Kind
-from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json, Merge, schema_from_text, schema_to_text
+from clew.archive.record import (
+    EpochRecord,
+    FileEntry,
+    FolderChange,
+    Json,
+    Merge,
+    schema_from_text,
+    schema_to_text,
+)
 from clew.errors import UnknownStream, nearest
 
 RECENT_EPOCHS = 200
-
-
-@dataclass
-class Gone:
-    """What has aged out of a stream: seqs and stamps up to these, all orders up to `order`, since `epoch`.
-
-    `first` is the epoch in which the oldest of it came in; an earlier clew did not note it.
-    """
-
-    rows: int
-    seq: int | None
-    stamp: int | None
-    order: float | int | None
-    epoch: int
-    first: int | None = None
 
 
 @dataclass
@@ -53,7 +47,10 @@ class Folder:
         for merge in change.merges:
             self._merge(merge)
         if change.age_out:
-            self.gone = _gone(self, [self.files[path] for path in change.age_out], epoch)
+            self.gone = aged(self.gone, [self.files[path] for path in change.age_out], self.order, epoch)
+        if change.prune:
+            self.gone = pruned(self.gone, change.prune, epoch)
+            self._replace({p.remove: p.add for p in change.prune})
         for path in (*change.remove, *change.age_out):
             del self.files[path]
         for entry in change.add:
@@ -64,6 +61,10 @@ class Folder:
         self.schema = self.schema if change.schema is None else change.schema
         self.order = self.order if change.order is None else change.order
         self.meta |= change.meta
+
+    def _replace(self, instead: Mapping[str, FileEntry | None]) -> None:
+        files = [instead.get(path, entry) for path, entry in self.files.items()]
+        self.files = {entry.path: entry for entry in files if entry is not None}
 
     def _merge(self, merge: Merge) -> None:
         removed, files = set(merge.remove), {}
@@ -81,7 +82,7 @@ class Folder:
             "schema": None if self.schema is None else schema_to_text(self.schema),
             "order": self.order,
             "meta": self.meta,
-            "gone": None if self.gone is None else vars(self.gone),
+            "gone": None if self.gone is None else self.gone.to_json(),
             "epoch": self.epoch,
         }
 
@@ -93,28 +94,9 @@ class Folder:
             schema=None if data["schema"] is None else schema_from_text(data["schema"]),
             order=data["order"],
             meta=data["meta"],
-            gone=None if data["gone"] is None else Gone(**data["gone"]),
+            gone=None if data["gone"] is None else Gone.from_json(data["gone"]),
             epoch=data["epoch"],
         )
-
-
-def _gone(folder: Folder, entries: list[FileEntry], epoch: int) -> Gone:
-    old = folder.gone
-
-    def greatest(column: str | None, before: float | int | None) -> Any:
-        bounds = [entry.stats[column][1] for entry in entries if column is not None and column in entry.stats]
-        known = [value for value in (*bounds, before) if value is not None]
-        return max(known, default=None)
-
-    lows = [int(low) for entry in entries if (low := entry.stats.get("_epoch", (None,))[0]) is not None]
-    return Gone(
-        rows=sum(entry.rows for entry in entries) + (old.rows if old else 0),
-        seq=greatest("_seq", old.seq if old else None),
-        stamp=greatest("_stamp", old.stamp if old else None),
-        order=greatest(folder.order, old.order if old else None),
-        epoch=epoch,
-        first=old.first if old else min(lows, default=None),
-    )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +42,7 @@ from clew.archive.record import EpochRecord, FileEntry, FolderChange, Json
 from clew.archive.state import Folder
 from clew.errors import Fenced, StoreError, StoreFull, TooOld
 from clew.model.axis import Number
+from clew.model.rows import Bools
 
 _FENCED = "another engine has committed to it"
 _log = logging.getLogger("clew.archive")
@@ -264,6 +265,21 @@ class Store:
         leave = change.removed() if change else ()
         return [entry.path for entry in retention.age_out_plan(self.state.folder(kind, name), keep_from, leave)]
 
+    def prune(self, name: str, record: EpochRecord, behind: int, goes: Callable[[pa.Table], Bools]) -> int:
+        """Let rows of a stream go with this epoch, of buckets that have some behind a stamp; how many go.
+
+        `goes` says which of a bucket's rows do, by its columns seq, stamp, epoch and order. Those of a bucket in which
+        they are fewer than the others stay for now.
+        """
+        self._check_writable()
+        folder, change = self.state.folder("streams", name), record.folder("streams", name)
+        leave, before = set(change.removed()), len(change.prune)
+        for entry in folder.files.values():
+            if entry.path not in leave and entry.overlaps("_stamp", behind + 1, None):
+                part = retention.prune_bucket(self.layout.folder("streams", name), folder, entry, goes)
+                change.prune += [] if part is None else [part]
+        return sum(part.rows for part in change.prune[before:])
+
     def commit(self, record: EpochRecord) -> None:
         """Make the epoch durable, whole or not at all.
 
@@ -430,7 +446,7 @@ class Store:
         if log is None or name in self.behind:
             self._logs[name] = self._open_log(name)
         elif change.changes_files:
-            quiet = {*(path for m in change.merges for path in m.remove), *(m.add.path for m in change.merges)}
+            quiet = {*(path for m in change.merges for path in m.remove), *(e.path for e in change.rewritten())}
             log.commit(folder.epoch, folder.schema, change.added(), removed, quiet)
 
     def _open_log(self, name: str) -> DeltaLog:
@@ -478,8 +494,9 @@ def _check_as_of(name: str, folder: Folder, as_of: int | None) -> None:
     """Refuse an epoch of which the stream had rows that have aged out since."""
     gone = folder.gone
     if as_of is not None and gone is not None and (gone.first or 1) <= as_of < gone.epoch:
+        so_many = f"{gone.rows:,} tuples, up to seq {gone.seq}, the last of them in epoch {gone.epoch}"
         raise TooOld(
-            f"stream '{name}' cannot be read as of epoch {as_of}: tuples that it had then have aged out",
-            details=[f"aged out: {gone.rows:,} tuples, up to seq {gone.seq}, the last of them in epoch {gone.epoch}"],
+            f"stream '{name}' cannot be read as of epoch {as_of}: tuples that it had then have {gone.went}",
+            details=[f"{gone.went.removeprefix('been ')}: {so_many}"],
             hint=f"the oldest epoch that can still be read is {gone.epoch}",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.bench import lineage_figures, recovery, small_epochs, throughput, windows
+from clew.bench import lineage, lineage_figures, recovery, small_epochs, throughput, windows
 from clew.bench.core import Bench
 
 BENCHES: tuple[Bench, ...] = (
@@ -10,5 +10,6 @@ BENCHES: tuple[Bench, ...] = (
     windows.BENCH,
     small_epochs.BENCH,
     recovery.BENCH,
+    lineage.BENCH,
     lineage_figures.BENCH,
 )

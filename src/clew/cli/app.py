@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clew.cli import bench, check, demo, doctor, run, stores
+from clew.cli import bench, check, demo, doctor, explain, run, stores
 from clew.cli.output import verb
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 GROUPS = {
     "Start": (demo.demo, doctor.doctor),
     "Networks": (check.check, check.graph, run.run),
+    "Lineage": (explain.why, explain.impact),
     "Stores": (stores.streams, stores.show, stores.rejected, stores.late, stores.progress),
 }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from clew.cli.explain import opened_reader
 from clew.cli.output import Out, count, program
 from clew.cli.stores import opened, print_table, progress, tuples
 from clew.errors import NotAStore, StoreError
@@ -35,13 +36,14 @@ def demo(
     rows: Annotated[int, typer.Option("--rows", min=1000, metavar="N", help="How many readings.")] = 240_000,
     fresh: Annotated[bool, typer.Option("--fresh", help="Make it anew if it is there.")] = False,
 ) -> None:
-    """Generate sensor readings, run a network over them, show its alarms, and say what to try next."""
+    """Generate sensor readings, run a network over them, show its alarms, explain one, and say what to try next."""
     _make_room(store, fresh)
     started = time.perf_counter()
     done = _run(out, store, rows)
     seconds = time.perf_counter() - started
     alarms = sum(epoch.outputs.get("alarms", 0) for epoch in done)
-    steps = _next_steps(store, done[-1].number)
+    text, reading = _explained(out, store, alarms) if alarms else ("", "")
+    steps = _next_steps(store, done[-1].number, alarms, reading)
     if out.json:
         facts = {"rows": sum(sum(e.admitted.values()) for e in done), "epochs": len(done), "alarms": alarms}
         out.document({"store": str(store), **facts, "seconds": round(seconds, 3), "next": [c for c, _ in steps]})
@@ -56,6 +58,9 @@ def demo(
         print_table(out, tuples(found, "alarms", 8, last=True)[0])
     out.say("\nwhat the epochs did, and each box in them", style="bold")
     progress(out, store=store, epochs=EPOCHS)
+    if text:
+        out.say("\nwhat the last alarm is made of, down to the readings", style="bold")
+        out.text(text)
     out.say("\ntry next", style="bold")
     width = max(len(command) for command, _ in steps)
     narrow = width + 40 > Out.width()
@@ -102,10 +107,22 @@ def _run(out: Out, store: Path, rows: int) -> list[Epoch]:
     return done
 
 
-def _next_steps(store: Path, epoch: int) -> list[tuple[str, str]]:
+def _explained(out: Out, store: Path, alarm: int) -> tuple[str, str]:
+    """The last alarm explained, in short, and the number of a reading that it is made of."""
+    with opened_reader(out, store) as reader:
+        found = reader.why("alarms", alarm)
+        return found.text(rows=3), found.tids[f"alarms:{alarm}"]["readings"][0].rpartition(":")[2]
+
+
+def _next_steps(store: Path, epoch: int, alarm: int, reading: str) -> list[tuple[str, str]]:
     clew, at = program(), f"--store {shlex.quote(str(store))}"
     file, more = shlex.quote(str(store / "overheating.py")), shlex.quote(f"readings={store / 'next.csv'}")
+    lineage = [
+        (f"{clew} why alarms {alarm} {at} --verify", "that explanation again, longer, and proved by a replay"),
+        (f"{clew} impact readings {reading} {at}", "the other way: what depends on a reading"),
+    ]
     return [
+        *(lineage if alarm else []),
         (f"{clew} streams {at}", "what is in the store"),
         (f"{clew} show alarms {at} --as-of {max(epoch // 2, 1)}", "the alarms as they were after an epoch"),
         (f"{clew} rejected {at}", "readings that could not be admitted, and why"),

@@ -49,6 +49,10 @@ def run(
         str | None,
         typer.Option("--time-zone", metavar="NAME", help="The time zone of a new store; without it, UTC."),
     ] = None,
+    lineage: Annotated[
+        list[str] | None,
+        typer.Option("--lineage", metavar="MODE", help="exact (without it), interval or off; BOX=MODE for one box."),
+    ] = None,
     finish: Annotated[bool, typer.Option("--finish", help="End the sources afterwards: open windows close.")] = False,
 ) -> None:
     """Run a network over CSV, JSON-lines or Parquet files, or over folders of them.
@@ -61,9 +65,10 @@ def run(
     found = load_network(file, network)
     paths = _paths(source, found)
     _check_interval(every)
+    modes = _modes(lineage or [])
     started = time.perf_counter()
     fed = _Fed()
-    with _engine(out, store, found, time_zone) as engine:
+    with _engine(out, store, found, time_zone, modes) as engine:
         if every is not None or any(path.is_dir() for path in paths.values()):
             before = _last_seqs(store, found)
             _stream(engine, paths, every, fed)
@@ -134,7 +139,24 @@ def _check_interval(every: str | None) -> None:
         ) from None
 
 
-def _engine(out: Out, store: Path, network: Network, time_zone: str | None) -> Engine:
+def _modes(given: list[str]) -> dict[str, str]:
+    """Modes of lineage by box, `"*"` for all others."""
+    from clew.engine.lineage import MODES
+
+    modes: dict[str, str] = {}
+    for text in given:
+        box, equals, mode = text.rpartition("=")
+        box = box if equals else "*"
+        if mode not in MODES:
+            raise typer.BadParameter(f"no mode '{mode}'; modes: {', '.join(MODES)}", param_hint="--lineage")
+        if box in modes:
+            what = "all boxes" if box == "*" else f"box '{box}'"
+            raise typer.BadParameter(f"a mode for {what} is given twice", param_hint="--lineage")
+        modes[box] = mode
+    return modes
+
+
+def _engine(out: Out, store: Path, network: Network, time_zone: str | None, modes: Mapping[str, str]) -> Engine:
     """The store opened as it was made, if no time zone is asked for; a new one then under UTC."""
     import clew
     from clew.archive.layout import Layout
@@ -144,10 +166,11 @@ def _engine(out: Out, store: Path, network: Network, time_zone: str | None) -> E
     settings: Json = read_manifest(layout)["settings"] if layout.manifest.exists() else {}
     zone = time_zone or str(settings.get("time_zone", "UTC"))
     if not out.verbose:
-        return clew.open(store, network, time_zone=zone)
+        return clew.open(store, network, time_zone=zone, lineage=modes)
     from clew.engine.spark_session import local_session
 
-    return clew.open(store, network, time_zone=zone, spark=local_session(time_zone=zone, verbose=True))
+    session = local_session(time_zone=zone, verbose=True)
+    return clew.open(store, network, time_zone=zone, lineage=modes, spark=session)
 
 
 def _stream(engine: Engine, paths: Mapping[str, Path], every: str | None, fed: _Fed) -> None:

@@ -29,10 +29,12 @@ def streams(out: Out, store: StoreOption = STORE) -> None:
         listed = [_stream(found, name) for name in found.state.streams]
         beside = _beside(found)
     network = (found.state.network or {}).get("name")
+    modes = found.state.lineage.get("modes", [])
     if out.json:
-        out.document({"store": str(store), "network": network, "epoch": found.last_epoch, "streams": listed})
+        facts = {"store": str(store), "network": network, "epoch": found.last_epoch}
+        out.document({**facts, "lineage": [{"from_epoch": e, "modes": m} for e, m in modes], "streams": listed})
         return
-    what = f"network '{network}', {count(found.last_epoch, 'epoch')}" if network else "no epoch yet"
+    what = f"network '{network}', {count(found.last_epoch, 'epoch')}{_lineage(modes)}" if network else "no epoch yet"
     out.say(f"store '{store}': {what}", style="dim")
     columns = ("stream", "kind", "rows", "last seq", "order", "buckets", "bytes", "oldest kept")
     out.table(columns, [_stream_row(stream) for stream in listed])
@@ -182,6 +184,15 @@ def _beside(store: Store) -> dict[str, int]:
             what = f"{kind} at {of}" if of else kind
             found[what] = found.get(what, 0) + folder.rows
     return found
+
+
+def _lineage(modes: list[Any]) -> str:
+    """The mode in which lineage is noted; of several, since when."""
+    if not modes:
+        return ""
+    since, now = modes[-1]
+    boxes = ", ".join(f"{mode} for '{box}'" for box, mode in now.items() if box != "*")
+    return f", lineage {now['*']}{f' ({boxes})' if boxes else ''}{f' since epoch {since}' if len(modes) > 1 else ''}"
 
 
 def _stream(store: Store, name: str) -> Json:

@@ -17,7 +17,7 @@ from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.batches import Reject
 from clew.engine.evaluate import Pass
-from clew.engine.lineage import Modes, log_mark, traced_steps
+from clew.engine.lineage import Modes, log_mark, logged_inputs, traced_steps
 from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.model.places import Places
@@ -93,7 +93,8 @@ def _add_index(store: Store, record: EpochRecord, index: list[tuple[str, pa.Tabl
 def _index(made: Pass[Any], plan: Plan, modes: Modes) -> dict[str, pa.Table]:
     traced = traced_steps(plan, modes)
     named = {step_mark(plan, step): rows for step, rows in made.named.items() if step in traced}
-    logs = {log_mark(plan, of): known for of, known in made.logs.items()}
+    logged = logged_inputs(plan, modes)  # annotations ask about further inputs
+    logs = {log_mark(plan, of): known for of, known in made.logs.items() if of in logged}
     return stored.index_parts(named, logs)
 
 

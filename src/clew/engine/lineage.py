@@ -78,6 +78,12 @@ def is_stored(plan: Plan, step: str) -> bool:
     return step in plan.stored.values()
 
 
+def stored_as(plan: Plan, step: str, name: str | None = None) -> str | None:
+    """The stream under which the rows of a step are stored, if they are: the one of that name, or the first."""
+    streams = [stream for stream, of in plan.stored.items() if of == step]
+    return name if name in streams else next(iter(streams), None)
+
+
 def logged_inputs(plan: Plan, modes: Modes) -> frozenset[Input]:
     """The inputs of boxes in exact mode whose rows could only be had again by running other boxes."""
     found: set[Input] = set()
@@ -87,7 +93,8 @@ def logged_inputs(plan: Plan, modes: Modes) -> frozenset[Input]:
         for port, asked in enumerate(step.kernel.asks()):
             chain = chain_to(plan, step.inputs[port])
             plain = asked is not None and not asked.columns and all(s.condition is None for s in chain.steps)
-            if asked is not None and not is_stored(plan, chain.base) and not plain:
+            noted = modes[plan.steps[chain.base].box] != "off"  # then its origins tell the places
+            if asked is not None and not is_stored(plan, chain.base) and not (plain and noted):
                 found.add((name, port))
     return frozenset(found)
 
@@ -112,23 +119,24 @@ def check_modes(plan: Plan, modes: Modes) -> None:
                 details=[f"boxes: {', '.join(known)}"],
                 hint=nearest(box, known),
             )
+    lacking = {}
     for step in plan.kernels.values():
-        if modes[step.box] == "interval":
-            _check_replays(plan, step)
-
-
-def _check_replays(plan: Plan, step: KernelStep) -> None:
-    """Refuse a box in interval mode if it, or what its windows are made of, cannot be made again."""
-    asked = [i for i, a in zip(step.inputs, step.kernel.asks(), strict=True) if a is not None]
-    for found in (step, *_made_again(plan, asked)):
-        if found.kernel.remakes:
-            continue
+        if modes[step.box] == "interval" and (found := _not_remade(plan, step)) is not None:
+            lacking[step.box] = found
+    for box, found in lacking.items():
+        rest = {**modes.to_json(), **dict.fromkeys(lacking, "exact")}
         problem = LineageError(
             "cannot be replayed: lineage='interval' could not explain what it made",
-            details=[_why_not(found), *([f"asked for box '{step.box}'"] if found is not step else [])],
-            hint=f"lineage={{'*': 'interval', '{step.box}': 'exact'}} traces it as it happens",
+            details=[_why_not(found), *([f"asked for box '{box}'"] if found.box != box else [])],
+            hint=f"lineage={rest} traces it as it happens",
         )
         raise placed(problem, plan.network.box(found.box), plan.network.name)
+
+
+def _not_remade(plan: Plan, step: KernelStep) -> KernelStep | None:
+    """The box itself, or one that its windows are made of, if its rows cannot be made again."""
+    asked = [i for i, a in zip(step.inputs, step.kernel.asks(), strict=True) if a is not None]
+    return next((found for found in (step, *_made_again(plan, asked)) if not found.kernel.remakes), None)
 
 
 def _why_not(step: KernelStep) -> str:

@@ -64,7 +64,8 @@ def network_facts(plan: Plan, state: State) -> dict[str, Any]:
         past |= {s: before["prints"][box] for s, box in stored_boxes(before).items()}
     past = {s: mark for s, mark in past.items() if s not in plan.stored}
     _, left = _matched(plan, state)
-    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past, "left": left}
+    typed = {"typed": plan.typed} if plan.typed else {}
+    return {**as_json(plan.network), "prints": plan.prints, "kernels": kernels, "past": past, "left": left, **typed}
 
 
 def stored_boxes(known: Mapping[str, Any]) -> dict[str, str]:

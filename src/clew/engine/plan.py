@@ -151,6 +151,7 @@ class Plan:
     ends: dict[str, str]  # box -> its last step
     stored: dict[str, str]  # stream -> step
     prints: dict[str, str]  # box -> fingerprint of it and all behind it
+    typed: dict[str, dict[str, str]] = field(default_factory=dict)  # box -> expression -> the type that Spark found
 
     @cached_property
     def consumers(self) -> dict[str, list[str]]:
@@ -208,7 +209,7 @@ def build_plan(network: Network, typer: Typer, zone: str = "UTC") -> Plan:
         builder.box(box)
     ends = builder.ends
     stored = {stream: ends[box] for stream, box in network.stored.items()}
-    return Plan(network, builder.steps, ends, stored, fingerprints(network))
+    return Plan(network, builder.steps, ends, stored, fingerprints(network), builder.typed)
 
 
 def fingerprints(network: Network) -> dict[str, str]:
@@ -236,6 +237,7 @@ class _Builder:
         self.network, self.typer, self.zone = network, typer, zone
         self.steps: dict[str, Step] = {}
         self.ends: dict[str, str] = {}
+        self.typed: dict[str, dict[str, str]] = {}
 
     def box(self, box: Box) -> None:
         try:
@@ -397,7 +399,10 @@ class _Builder:
         found = [compiled(sql, schema, self.zone) for _, sql in columns]
         if all(f is not None for f in found):
             return [f.type for f in found if f is not None]
-        return self.typer(columns, schema, box)
+        types = self.typer(columns, schema, box)
+        names = (type_name(kind) for kind in types)
+        self.typed.setdefault(box.name, {}).update(zip((sql for _, sql in columns), names, strict=True))
+        return types
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from clew.engine.marks import (
     stored_boxes,
 )
 from clew.engine.plan import Plan
-from clew.engine.replay import Replay, Start
+from clew.engine.replay import Replay, Start, Watch
 from clew.engine.runtime import Memory
 from clew.errors import BoxFailed, NetworkChanged, StoreError
 from clew.model.rows import STAMP, Rows
@@ -57,6 +57,11 @@ def recover(plan: Plan, store: Store, lane: DriverLane, modes: Modes) -> Memory:
     return Memory(store.state.epoch, streams, states, replayed, store.state.epoch - start.epoch, finished)
 
 
+def states_now(plan: Plan, store: Store, lane: DriverLane, watch: Watch | None = None) -> BoxStates:
+    """What the boxes of a network that the store knows hold after its last epoch; nothing is written."""
+    return _replay(plan, store, lane, _start(plan, store), watch=watch)[0]
+
+
 def _start(plan: Plan, store: Store) -> Start:
     """The newest checkpoint that can be read and from which everything since is archived; else the beginning."""
     gone = {n: store.state.streams[n].gone for n in plan.sources if n in store.state.streams}
@@ -78,7 +83,7 @@ def _start(plan: Plan, store: Store) -> Start:
             f"store '{store.layout.root}' has no checkpoint left from which its boxes can go on",
             details=[
                 *problems[:3],
-                *(f"stream '{n}' has aged out up to seq {g.seq}" for n, g in gone.items() if g is not None),
+                *(f"stream '{n}' {g.told}" for n, g in gone.items() if g is not None),
             ],
             hint="restore the folder 'checkpoints' from a backup; nothing else is damaged, and streams can be read",
         )
@@ -143,7 +148,7 @@ def _rebuild(
                 f"store '{store.layout.root}' cannot bring the new boxes up to date",
                 details=[
                     f"new: {', '.join(new) or 'boxes behind known outputs'}",
-                    f"stream '{name}' has aged out up to seq {folder.gone.seq} in epoch {folder.gone.epoch}",
+                    f"stream '{name}' {folder.gone.told}",
                 ],
                 hint="use a new store for the new network",
             )
@@ -226,13 +231,18 @@ class _CatchUp:
 
 
 def _replay(
-    plan: Plan, store: Store, lane: DriverLane, start: Start, made: _CatchUp | None = None
+    plan: Plan,
+    store: Store,
+    lane: DriverLane,
+    start: Start,
+    made: _CatchUp | None = None,
+    watch: Watch | None = None,
 ) -> tuple[BoxStates, int]:
     """Run what was admitted after the start through the boxes; states, and how many rows."""
     cuts = {upto + 1 for upto in (made.behind.values() if made else ())}
     emitted = dict.fromkeys(plan.stored, 0)
     states, replayed = start.states, 0
-    for each in Replay(plan, store, lane, start, cuts=cuts, logged=made.logged if made else ()):
+    for each in Replay(plan, store, lane, start, cuts=cuts, logged=made.logged if made else (), watch=watch):
         states, replayed = each.result.states, replayed + each.rows
         for stream, step_name in plan.stored.items():
             emitted[stream] += len(each.result.flows[step_name])

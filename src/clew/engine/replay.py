@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -20,6 +20,9 @@ from clew.model.rows import STAMP, Ints, Rows
 from clew.network.boxes import Source
 
 CHUNK = 1_000_000  # stamps, and so about rows, that are read at a time
+WATCHED = 50_000  # stamps of a pass, if somebody is told how far it is
+
+Watch = Callable[[float], None]  # is told how much of something is done, from 0 to 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +57,19 @@ class Replay:
     cuts: Collection[int] = ()  # stamps with which a pass shall begin
     logged: Collection[tuple[str, int]] = ()
     without: Mapping[str, Ints] = field(default_factory=dict)  # stamps of source tuples that never came
+    watch: Watch | None = None
 
     def __iter__(self) -> Iterator[Replayed]:
         """Pass after pass, `CHUNK` stamps at a time; of a pass with a move of progress that is at its end."""
         moves = stored.moves_since(self.store, self.start.epoch)
         moved_at = [m.stamp for m in moves]
-        cuts = sorted({stamp + 1 for stamp in moved_at} | set(self.cuts))
+        last = self.store.state.stamp if self.until is None else self.until
+        told = () if self.watch is None else range(self.start.stamp + 1, last, WATCHED)
+        cuts = sorted({stamp + 1 for stamp in moved_at} | {*self.cuts, *told})
         states = self.start.states
         progress = {name: self.start.progress.get(name) for name in self.plan.sources}
-        end = (self.store.state.stamp if self.until is None else self.until) + 1
-        for begin in range(self.start.stamp + 1, end, CHUNK):
-            until = min(begin + CHUNK, end)
+        for begin in range(self.start.stamp + 1, last + 1, CHUNK):
+            until = min(begin + CHUNK, last + 1)
             archive = {name: self._archived(step.source, begin, until) for name, step in self.plan.sources.items()}
             for low, high in pairwise([begin, *(c for c in cuts if begin < c < until), until]):
                 rows, steps = {}, {}
@@ -80,6 +85,8 @@ class Replay:
                 result = evaluate(self.plan, self.lane, Sources(rows, steps, finish), states, self.logged)
                 states = result.states
                 yield Replayed(low, sum(len(r) for r in rows.values()), result, high == until)
+                if self.watch is not None:
+                    self.watch((high - 1 - self.start.stamp) / (last - self.start.stamp))
 
     def _archived(self, source: Source, begin: int, until: int) -> Rows:
         """The rows of a source with stamps from `begin` to before `until`."""

@@ -19,6 +19,8 @@ from clew.archive.record import EpochRecord
 from clew.archive.store import Store
 from clew.engine import asides, stored
 from clew.engine.admission import Admission, StreamState, admit, needs_recent, source_steps, stamp_streams
+from clew.engine.annotations import add_annotations
+from clew.engine.annotator import Annotator, Helds, Ran
 from clew.engine.batches import Reject
 from clew.engine.evaluate import BoxStates, Lane, Pass, Sources, evaluate
 from clew.engine.lineage import Modes, lineage_facts, logged_inputs
@@ -30,7 +32,7 @@ from clew.model.axis import Number, axis_end, span_of
 from clew.model.rows import Stamps
 from clew.model.runs import Runs
 from clew.model.steps import Steps
-from clew.network.boxes import Source
+from clew.network.boxes import LINEAGE, Source
 
 CHECKPOINT_ROWS = 200_000
 CHECKPOINT_EPOCHS = 64
@@ -38,6 +40,7 @@ CHECKPOINTS_KEPT = 8
 AGE_SHARE = 8  # buckets age out once they are an eighth of the archive
 
 Lanes = Callable[[int], Lane[Any]]  # the lane for an epoch of so many rows
+Prune = Callable[["Memory", EpochRecord], bool]  # writes into a record what goes, by what was held before its epoch
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,19 @@ class _Admitted:
 class Runtime:
     """Runs epochs of a plan over a store, in memory that a recovery can rebuild."""
 
-    def __init__(self, plan: Plan, store: Store, memory: Memory, lanes: Lanes, modes: Modes) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store,
+        memory: Memory,
+        lanes: Lanes,
+        modes: Modes,
+        prune: Prune | None = None,
+        annotator: Annotator | None = None,
+    ) -> None:
         self.plan, self.store, self.memory, self.lanes, self.modes = plan, store, memory, lanes, modes
-        self._logged = logged_inputs(plan, modes)
+        self._prune, self.annotator = prune, annotator
+        self._logged = logged_inputs(plan, modes) | (annotator.logged if annotator else set())
 
     def epoch(self, arrival: Arrival) -> Epoch:
         """Admit, evaluate, commit."""
@@ -130,10 +143,12 @@ class Runtime:
         try:
             for name, written in archived.items():
                 record.folder("streams", name).add += written()
-            self._fill(record, arrival, admitted, result, lane)
             memory = self._next_memory(admitted, result)
-            aged = self._age_out(record, memory)
-            if aged or self._checkpoint_due(memory, result):
+            gone = self._prune is not None and self._prune(self.memory, record)
+            self._fill(record, arrival, admitted, result, lane)
+            held = self._annotate(record, admitted, result, lane)
+            gone |= self._age_out(record, memory)
+            if gone or self._checkpoint_due(memory, result):  # the checkpoint stands for what goes
                 memory = replace(memory, rows_since_checkpoint=0, epochs_since_checkpoint=0)
                 self._checkpoint(record, memory)
             seconds = time.perf_counter() - started
@@ -144,6 +159,8 @@ class Runtime:
             raise
         self.store.commit(record)
         self.memory = memory
+        if self.annotator is not None:
+            self.annotator.held = held
         if record.checkpoint is not None:
             self.store.drop_checkpoints(before=self._oldest_needed())
         return replace(summary, seconds=time.perf_counter() - started)
@@ -230,7 +247,7 @@ class Runtime:
         after = made.state
         change = record.folder("streams", name)
         change.seq = after.seq
-        change.meta = {"progress": after.progress, "newest": after.newest, "first": after.first}
+        change.meta |= {"progress": after.progress, "newest": after.newest, "first": after.first}
         waiting, before = after.pending, self.memory.streams[name].pending
         if waiting is not None and (len(waiting) or (before is not None and len(before))):
             pending = f"pending.{name}"
@@ -255,6 +272,17 @@ class Runtime:
                 change.add += lane.write(self.store, stream, flow, last + 1, record.epoch)
             change.seq = last + lane.count(flow)
 
+    def _annotate(self, record: EpochRecord, admitted: _Admitted, result: Pass[Any], lane: Lane[Any]) -> Helds:
+        """Write the annotations of the epoch's outputs; what is to be held of others, once it is committed."""
+        if self.annotator is None:
+            return {}
+        streams = self.store.state.streams
+        first = {name: (streams[name].seq if name in streams else 0) + 1 for name in self.plan.stored}
+        ran = Ran(result, lane, self.memory.boxes, self.store.state.stamp, admitted.stamps, first)
+        made, held = self.annotator.run(ran)
+        add_annotations(self.store, record, self.annotator, made, first)
+        return held
+
     def _add(self, record: EpochRecord, name: str, table: pa.Table) -> None:
         asides.add(self.store, record, name, table)
 
@@ -267,13 +295,14 @@ class Runtime:
         for name in self.plan.sources:
             source, progress = self._source(name), memory.streams[name].progress
             kind = source.schema.field(source.order).type
-            if source.retention is None or progress is None or progress >= axis_end(kind):
+            if source.retention in (None, LINEAGE) or progress is None or progress >= axis_end(kind):
                 continue
             folder = self.store.state.streams.get(name)
             if folder is None:
                 continue
             # keys that may be repeated are looked for in the archive
-            needed = max(span_of(source.retention, kind, "retention"), span_of(source.key_span or 0, kind, "key_span"))
+            bounds = {"retention": source.retention or 0, "key_span": source.key_span or 0}
+            needed = max(span_of(span, kind, word) for word, span in bounds.items())
             paths = self.store.age_out_plan(name, progress - needed, record)
             if sum(folder.files[path].rows for path in paths) * AGE_SHARE > folder.rows:
                 record.folder("streams", name).age_out = paths
@@ -310,11 +339,13 @@ class Runtime:
 
         The newest few are kept against damage. Once rows have aged out, so are all back to the newest one that
         stands before every archived row: from there boxes can be run over whatever the archive still holds.
-        Together they hold no more rows than were admitted in that time: see `_checkpoint_due`.
+        Together they hold no more rows than were admitted in that time: see `_checkpoint_due`. Where rows are pruned
+        by lineage, old ones stand between the gaps, over which no box can be run.
         """
         epochs = [checkpoint_epoch(name) or 0 for name in self.store.state.checkpoints]
         needed = epochs[-CHECKPOINTS_KEPT:][0]
-        folders = [f for n, f in self.store.state.streams.items() if n in self.plan.sources]
+        aging = [n for n in self.plan.sources if self._source(n).retention != LINEAGE]
+        folders = [f for n, f in self.store.state.streams.items() if n in aging]
         if all(f.gone is None for f in folders):
             return needed
         oldest = [next(iter(f.files.values())).stats[stored.EPOCH][0] for f in folders if f.files]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from clew.engine.catalyst import failed_in_spark, first_line
-from clew.engine.plan import Columns
+from clew.engine.plan import Columns, Typer
 from clew.errors import BoxFailed, SchemaError, TypeProblem
 from clew.model.schema import schema_text, spark_schema
 from clew.model.types import parse_type
@@ -56,3 +56,16 @@ class SparkTyper:
                     at=box.at or None,
                 ) from error
         return kinds
+
+
+class StoredTyper:
+    """Gives the types that Spark found when the store got its network; asks anew for what it was not asked then."""
+
+    def __init__(self, typed: Mapping[str, Mapping[str, str]], otherwise: Typer) -> None:
+        self._typed, self._otherwise = typed, otherwise
+
+    def __call__(self, columns: Columns, schema: pa.Schema, box: Box) -> list[pa.DataType]:
+        known = self._typed.get(box.name, {})
+        if all(sql in known for _, sql in columns):
+            return [parse_type(known[sql]) for _, sql in columns]
+        return self._otherwise(columns, schema, box)

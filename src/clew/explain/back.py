@@ -1,8 +1,7 @@
 """All the way back: from rows of a stream to those of other streams that they are made of.
 
-Instrumentation as in Algorithm 1 of Glavic et al., "Efficient Stream Provenance": a box that reads a stream asked about
-generates (PG), one between it and the output propagates (PP), all others take no part. Asked of the index, that is a
-walk from the output's step back along all paths that lead to a stream asked about, and no further.
+The part of the network that `Instrumented` tells of, walked from the output's step back along all paths that lead to a
+stream asked about, and no further, with the index in place of annotations.
 """
 
 from __future__ import annotations
@@ -54,31 +53,6 @@ class Traced:
     replayed: dict[str, int]  # rows made again on the way, by box
 
 
-@dataclass(frozen=True)
-class Instrumented:
-    """Which part each box has in `P(output, streams)`: "PG", "PP", "PD" or "" for none."""
-
-    roles: dict[str, str]
-
-
-def instrumented(plan: Plan, step: str, targets: Collection[str]) -> Instrumented:
-    """Algorithm 1 over a plan's steps, told by box.
-
-    The paper wraps an input of I in a projection where an operator reads others too; here each input of a box is
-    annotated by itself, so that none needs to be.
-    """
-    on_path = leading(plan, targets)
-    behind = _ancestors(plan, step)
-    roles: dict[str, str] = {}
-    for each in plan.steps.values():
-        reads = [i for i in each.inputs if i in targets]
-        if each.name in behind and any(i in on_path for i in each.inputs):
-            roles[each.box] = "PG" if reads or roles.get(each.box) == "PG" else "PP"
-        elif step in each.inputs and each.box not in roles:
-            roles[each.box] = "PD"
-    return Instrumented(roles)
-
-
 def leading(plan: Plan, targets: Collection[str]) -> set[str]:
     """The steps that are asked about, and all that they lead to."""
     found = set(targets)
@@ -105,7 +79,7 @@ def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[st
             continue
         for port, parent in enumerate(found.inputs):
             if parent not in on_path:
-                outside.add(plan.steps[parent].box)
+                outside |= _boxes_at(plan, parent, found.box)
                 continue
             waiting.setdefault(parent, [])
             if not isinstance(found, KernelStep):
@@ -139,8 +113,17 @@ def _joined(step: KernelStep, layer: Layer, links: Links) -> Links:
     return Links(layer.owner[pair], links.places.take(at))
 
 
-def _ancestors(plan: Plan, step: str) -> set[str]:
-    found, stack = set[str](), [step]
+def _boxes_at(plan: Plan, step: str, inside: str) -> set[str]:
+    """The box of a step; where that is a box we stand in, those that feed it."""
+    found = plan.steps[step]
+    if found.box != inside:
+        return {found.box}
+    return set[str]().union(*(_boxes_at(plan, name, inside) for name in found.inputs))
+
+
+def ancestors(plan: Plan, steps: Collection[str]) -> set[str]:
+    """Some steps and all that lead to them."""
+    found, stack = set[str](), [*steps]
     while stack:
         name = stack.pop()
         if name not in found:

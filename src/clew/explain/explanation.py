@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from clew.engine.lineage import is_stored
+from clew.engine.instrument import Instrumented
+from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, UnknownStream, nearest
 from clew.explain.answers import Answers
-from clew.explain.back import Layer, Traced, instrumented, trace_back
+from clew.explain.back import Layer, Traced, trace_back
 from clew.explain.trace import Tracer
 from clew.model.places import Places
 from clew.model.rows import STAMP, Rows
@@ -64,7 +65,7 @@ class Explanation:
     @property
     def roles(self) -> dict[str, str]:
         """The part of each box in it, as the paper has them: "PG" generates, "PP" propagates, "PD" drops."""
-        return instrumented(self.plan, self.plan.stored[self.output], set(self.targets.values())).roles
+        return Instrumented(self.plan, self.targets, {self.output: self.plan.stored[self.output]}).roles
 
     @property
     def replayed(self) -> dict[str, int]:
@@ -120,10 +121,14 @@ class Explanation:
 
         return as_json(self)
 
-    def __str__(self) -> str:
+    def text(self, answers: int = 5, rows: int = 6) -> str:
+        """It as a tree: the first so many tuples, of each box so many rows."""
         from clew.explain.telling import as_text
 
-        return as_text(self)
+        return as_text(self, answers, rows)
+
+    def __str__(self) -> str:
+        return self.text()
 
     __repr__ = __str__
 
@@ -134,11 +139,9 @@ class Explanation:
 
     # --- parts ---
 
-    def stored_as(self, step: str) -> str | None:
-        """The stream under which the rows of a step are stored, if they are."""
-        if not is_stored(self.plan, step):
-            return None
-        return next(stream for stream, of in self.plan.stored.items() if of == step)
+    def stored_as(self, name: str) -> str | None:
+        """The stream under which the rows of a stream or box asked about are stored, if they are."""
+        return stored_as(self.plan, self._step(name), name)
 
     def trigger(self, stamp: int) -> str:
         """The source tuple of a stamp: its tid; or what else moved the progress."""
@@ -147,7 +150,10 @@ class Explanation:
                 table = self.tracer.store.read_table(stream, [SEQ], {STAMP: (stamp, stamp)})
                 if len(table):
                     return f"{stream}:{table.column(SEQ)[0].as_py()}"
-        return "the end of the sources" if self._finished(stamp) else "progress without a tuple"
+        moves = [] if "moves" not in self.tracer.store.state.tables else self._moves(stamp)
+        if not moves:
+            return "a tuple that has aged out"
+        return "the end of the sources" if any(moves) else "progress without a tuple"
 
     def values(self, step: str, places: Places) -> list[dict[str, Any]] | None:
         """The rows of a step as dicts; None if they are not stored and cannot be made again."""
@@ -156,15 +162,13 @@ class Explanation:
         except NotReplayed:
             return None
 
-    def _finished(self, stamp: int) -> bool:
-        store = self.tracer.store
-        if "moves" not in store.state.tables:
-            return False
-        rows: pa.Table = store.read_table("moves", ["finish"], {STAMP: (stamp, stamp)}, kind="tables")
-        return any(rows.column("finish").to_pylist())
+    def _moves(self, stamp: int) -> list[bool]:
+        """The moves of progress without a tuple at a stamp: for each whether it was the end."""
+        table: pa.Table = self.tracer.store.read_table("moves", ["finish"], {STAMP: (stamp, stamp)}, kind="tables")
+        return [bool(finish) for finish in table.column("finish").to_pylist()]
 
     def _names(self, name: str) -> list[str]:
-        layer, stream = self.layer(name), self.stored_as(self._step(name))
+        layer, stream = self.layer(name), self.stored_as(name)
         if stream is not None:
             return [f"{stream}:{seq}" for seq in self.tracer.seqs(stream, layer.places).tolist()]
         return [f"{name}@{s}.{p}" for s, p in zip(layer.places.stamp.tolist(), layer.places.pos.tolist(), strict=True)]

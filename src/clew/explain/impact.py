@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clew.engine.lineage import stored_as
 from clew.engine.plan import Plan
-from clew.engine.runtime import Memory
 from clew.engine.stored import SEQ
-from clew.explain.answers import Answers, answers, step_of
+from clew.errors import NetworkError, UnknownStream
+from clew.explain.answers import Answers, answers, is_one, step_of, stored_stream
 from clew.explain.back import Layer, trace_back
 from clew.explain.explanation import Explanation
-from clew.explain.forward import Forward
+from clew.explain.forward import Forward, Held
+from clew.explain.frames import Header
+from clew.explain.telling import values_text
 from clew.explain.trace import Tracer
 from clew.model.rows import STAMP
 from clew.model.values import python_rows
 from clew.network.drawing import plain
+from clew.network.naming import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +37,8 @@ class Impact:
     """What depends on some tuples of a stream.
 
     `tids`: the tuples of each output, by input tuple; `boxes`: how many rows each box made of them; `open`: the boxes
-    that still hold some of them, or rows made of them, and can make further rows of these.
+    that still hold some of them, or rows made of them, and can make further rows of these. Both tell of the boxes on
+    the way to what was asked on.
     """
 
     answers: Answers  # the tuples asked about
@@ -44,10 +49,15 @@ class Impact:
 
     @property
     def boxes(self) -> dict[str, int]:
-        """How many rows each box made of them."""
+        """How many rows each box made of them; of boxes in `at_most` it is known only that they are no more."""
         ends = self.tracer.plan.ends
         made = {box: self.forward.layers[end] for box, end in ends.items() if end in self.forward.layers}
         return {box: len(layer.places) for box, layer in made.items() if box != self.answers.stream}
+
+    @property
+    def at_most(self) -> frozenset[str]:
+        """Boxes that dropped rows, of which it cannot be told any more which; all that is stored is exact."""
+        return frozenset(self.forward.at_most)
 
     @property
     def open(self) -> dict[str, int]:
@@ -67,23 +77,36 @@ class Impact:
 
     def tuples(self, output: str) -> Answers:
         """The tuples of one output that depend on any of those asked about."""
-        seqs = [int(tid.rpartition(":")[2]) for tid in self._names(output)]
-        return answers(self.tracer, output, seqs)
+        if output not in self.targets:
+            raise UnknownStream(
+                f"the impact does not tell of {shown(output)}",
+                details=[f"it was asked on {', '.join(self.targets)}"],
+                hint="ask for it: on=...",
+            )
+        stream = stored_stream(self.tracer.plan, self._stream(output) or output)
+        return answers(self.tracer, stream, self._names(output))
 
     def frame(self, output: str | None = None) -> DataFrame:
         """The dependent tuples of an output, joined with the input tuples that they depend on: as `why` gives them."""
-        name = output or next(iter(self.targets))
+        if output is None and len(self.targets) != 1:
+            raise UnknownStream(
+                "the impact tells of several streams, say of which", details=[f"streams: {', '.join(self.targets)}"]
+            )
+        name = next(iter(self.targets)) if output is None else output
         found = Explanation(self.tuples(name), {self.answers.stream: self._start}, self.tracer, self.session)
-        asked = ", ".join(repr(self.answers.tid(i)) for i in range(len(self.answers)))
-        return found.frame().where(f"`{self.answers.stream}_tid` IN ({asked})")
+        column = Header.of_names(found, [self.answers.stream]).of[self.answers.stream][0]
+        frame = found.frame()
+        return frame.where(frame[f"`{column}`"].isin([self.answers.tid(i) for i in range(len(self.answers))]))
 
     def verify(self) -> ImpactProof:
         """Explain the outputs behind these tuples, and see that exactly those found are made of them."""
+        if not len(self.answers):
+            return ImpactProof(0, ())
         wrong: list[str] = []
         checked = 0
         for name, step in self.targets.items():
             stream = self._stream(name)
-            if stream is None:
+            if stream is None or stream not in self.tracer.store.state.streams:
                 continue
             first = int(self.answers.places.stamp.min())
             table = self.tracer.store.read_table(stream, [SEQ, STAMP], {STAMP: (first, None)})
@@ -99,17 +122,20 @@ class Impact:
         tuples = []
         for i, (tid, found) in enumerate(self.tids.items()):
             tuples.append({"tid": tid, "row": plain(rows[i]), "outputs": found})
-        return {"stream": self.answers.stream, "tuples": tuples, "boxes": self.boxes, "open": self.open}
+        known = {"boxes": self.boxes, "at_most": sorted(self.at_most), "open": self.open}
+        return {"stream": self.answers.stream, "tuples": tuples, **known}
 
     def __str__(self) -> str:
         lines = []
         rows = python_rows(self.answers.table)
         for i, (tid, found) in enumerate(self.tids.items()):
-            lines.append(f"{tid}  " + ", ".join(f"{k} {v}" for k, v in rows[i].items()))
+            lines.append(f"{tid}  {values_text(rows[i])}")
             for name, tids in found.items():
                 more = f", … {len(tids) - SHOWN:,} more" if len(tids) > SHOWN else ""
                 lines.append(f"  {name}: {', '.join(tids[:SHOWN]) + more if tids else 'nothing'}")
-        made = ", ".join(f"{box} {count:,}" for box, count in self.boxes.items() if count)
+        made = ", ".join(
+            f"{box} {'at most ' if box in self.at_most else ''}{count:,}" for box, count in self.boxes.items() if count
+        )
         lines.append(f"rows made of it, by box: {made or 'none'}")
         held = ", ".join(f"{box} (holds {count:,})" for box, count in self.open.items())
         lines.append(f"can still become part of rows of: {held}" if held else "nothing to come can depend on it")
@@ -127,8 +153,7 @@ class Impact:
         return self.forward.layers.get(self.targets[name]) or Layer.none()
 
     def _stream(self, name: str) -> str | None:
-        step = self.targets[name]
-        return next((stream for stream, of in self.tracer.plan.stored.items() if of == step), None)
+        return stored_as(self.tracer.plan, self.targets[name], name)
 
     def _names(self, name: str) -> list[str]:
         places, stream = self._layer(name).places, self._stream(name)
@@ -163,18 +188,18 @@ class ImpactProof:
         return {"holds": bool(self), "checked": self.checked, "wrong": list(self.wrong)}
 
     def __str__(self) -> str:
-        told = f"explained the {self.checked:,} tuples that came from there on"
+        told = f"explained {self.checked:,} tuples that came from there on"
         return "\n".join([f"{'holds' if self else 'FAILS'}  {told}", *self.wrong])
 
     __repr__ = __str__
 
 
 def impact(
-    tracer: Tracer, found: Answers, targets: Mapping[str, str], memory: Memory, session: Callable[[], SparkSession]
+    tracer: Tracer, found: Answers, targets: Mapping[str, str], held: Held, session: Callable[[], SparkSession]
 ) -> Impact:
     """Walk forward from some tuples of a stream."""
     step = tracer.plan.stored[found.stream]
-    forward = Forward(tracer, step, found.places, memory.boxes, memory.finished)
+    forward = Forward(tracer, step, found.places, set(targets.values()), held)
     return Impact(found, targets, forward, tracer, session)
 
 
@@ -182,7 +207,9 @@ def reached_by(plan: Plan, on: Any) -> dict[str, str]:
     """The streams or boxes whose rows are asked for; all outputs and kept streams if none are named."""
     if on is None:
         return {name: step for name, step in plan.stored.items() if name not in plan.sources}
-    names: Iterable[Any] = [on] if isinstance(on, str) or not isinstance(on, Iterable) else list(on)
+    names: Iterable[Any] = [on] if is_one(on) else list(on)
+    if not names:
+        raise NetworkError("on=[] names no stream", hint="leave it out: then it is all outputs")
     return {str(name): step_of(plan, name) for name in names}
 
 

@@ -51,7 +51,7 @@ class Index:
     def origins(self, step: str, places: Places) -> Origin:
         """The origins of the rows at these places, one each; `Untraced` if one was not noted."""
         mark = step_mark(self._plan, step)
-        found = Emitted.of(self._read(mark, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True))))
+        found = Emitted.of(self._read(mark, near(runs_of(places.stamp))))
         at = found.places.find(places)
         if (at < 0).any():
             raise self._untraced(step, mark, int(places.stamp[at < 0][0]))
@@ -70,12 +70,18 @@ class Index:
         return found.take(np.flatnonzero((at >= 0) & (found.places.stamp <= highs[at])))
 
     def around(self, step: str, ends: tuple[str, str], places: Places) -> Emitted:
-        """All that a box emitted that reaches over the stamps of these places; `ends` are the columns that tell."""
+        """All that a box emitted that reaches over the stamps of these places; `ends` are the columns that tell.
+
+        `Untraced` if something that it emitted since then was not noted: it may.
+        """
         low, high = int(places.stamp.min()), int(places.stamp.max())
+        mark = step_mark(self._plan, step)
+        if gaps := without(self.covered(mark), low, self._store.state.stamp):
+            raise self._untraced(step, mark, gaps[0][0])
         first, last = ends
         reaching: dict[str, tuple[int | None, int | None]] = {last: (low, None)}
         reaching[first] = (low if first == last else None, high)
-        found = Emitted.of(self._read(step_mark(self._plan, step), [(low, None)], reaching))
+        found = Emitted.of(self._read(mark, [(low, None)], reaching))
         begin, end = (getattr(found.origin, name) for name in ends)
         return found.take(np.flatnonzero((begin <= high) & (end >= low)))
 
@@ -154,6 +160,16 @@ def near(ranges: Iterable[Range], gap: int = NEAR) -> list[Range]:
     keep = np.sort(np.argsort(-gaps, kind="stable")[: MOST_READS - 1]).tolist()
     bounds = [0, *(k + 1 for k in keep), len(found)]
     return [(found[a][0], max(f[1] for f in found[a:b])) for a, b in pairwise(bounds)]
+
+
+def runs_of(stamps: Ints, gap: int = NEAR) -> list[Range]:
+    """Stamps as few ranges, which lie further apart than a gap."""
+    if not len(stamps):
+        return []
+    stamps = np.unique(stamps)
+    cuts = np.flatnonzero(np.diff(stamps) > gap + 1)
+    lows, highs = stamps[np.append(0, cuts + 1)], stamps[np.append(cuts, len(stamps) - 1)]
+    return list(zip(lows.tolist(), highs.tolist(), strict=True))
 
 
 def without(covered: Sequence[Range], low: int, high: int) -> list[Range]:

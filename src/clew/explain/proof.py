@@ -20,11 +20,14 @@ from clew.engine.replay import Replay, Replayed, Start
 from clew.errors import StoreError, TooOld
 from clew.explain.back import trace_back
 from clew.explain.explanation import Explanation
+from clew.explain.telling import values_text
 from clew.model.places import Places
 from clew.model.rows import IDENT, STAMP, Ints, Rows
 from clew.model.values import python_rows
 
+SHOWN = 12
 MOST_ALONE = 100  # counterfactuals, each of which is a replay of its own
+MOST_TOLD = 5  # holes that an error names
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,21 @@ class Proof:
     def __str__(self) -> str:
         start = f"behind the checkpoint of epoch {self.since}" if self.since else "from the beginning"
         lines = [f"replayed {self.replayed:,} source tuples {start}"]
-        for c in self.checked:
-            again = {True: "made again from its lineage alone: the same", False: "made again: NOT the same"}
+        again = {
+            True: "made again from its lineage alone: the same",
+            False: "made again from its lineage alone: NOT the same",
+            None: "not made again from its lineage alone: a box on the way cannot be",
+        }
+        shown = sorted(self.checked, key=bool)[:SHOWN]
+        for c in sorted(shown, key=self.checked.index):
             what = "reproduced" if c.reproduced else "NOT reproduced"
-            parts = [what, f"{c.equal} equal of {c.needed} needed", again.get(bool(c.made_again), "")]
-            if c.made_again is None:
-                parts[-1] = "not made again: a box on the way cannot be"
+            parts = [what, f"{c.equal} equal of {c.needed} needed", again[c.made_again]]
             lines.append(f"{'holds' if c else 'FAILS'}  {c.tid}: {', '.join(parts)}")
+        if rest := [c for c in self.checked if c not in shown]:
+            failing = sum(not c for c in rest)
+            lines.append(
+                f"… and {len(rest):,} more, {f'of which {failing:,} FAIL' if failing else 'all of which hold'}"
+            )
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -98,8 +109,9 @@ class Counterfactual:
         told = {"survives": "survives: equal tuples stand in", "gone": "gone", "changed": "changed"}
         lines = []
         for w in self.found:
-            instead = "" if w.instead is None else " to " + ", ".join(f"{k} {v}" for k, v in w.instead.items())
-            lines.append(f"{w.tid} without the {w.removed} tuples it is made of: {told[w.outcome]}{instead}")
+            instead = "" if w.instead is None else f" to {values_text(w.instead)}"
+            tuples = "tuple" if w.removed == 1 else f"{w.removed:,} tuples"
+            lines.append(f"{w.tid} without the {tuples} it is made of: {told[w.outcome]}{instead}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -207,22 +219,26 @@ def _first(explanation: Explanation) -> int:
 
 
 def _start(explanation: Explanation, plan: Plan, first: int) -> Start:
-    """The newest checkpoint in front of a stamp, else the beginning if it is still archived."""
+    """The newest checkpoint in front of a stamp, else the beginning, if all tuples behind it are still archived."""
     store = explanation.tracer.store
+    last = int(explanation.answers.places.stamp.max())
+    gone = {n: f.gone for n in plan.sources if (f := store.state.streams.get(n)) is not None and f.gone is not None}
     for name in reversed(store.state.checkpoints):
         try:
             tables, meta = store.read_checkpoint(name)
         except StoreError:
             continue  # an older one serves as well
         if meta["stamp"] < first and all(step_mark(plan, n) in tables for n in plan.kernels):
+            if any(g.holes_at(meta["stamp"] + 1, last) for g in gone.values()):
+                break
             states = states_from(plan, tables, meta)
             return Start(meta["epoch"], meta["stamp"], states, meta["sources"])
-    gone = {n: f.gone for n in plan.sources if (f := store.state.streams.get(n)) is not None and f.gone is not None}
-    if gone:
+    holes = [hole.told(n) for n, g in gone.items() for hole in g.holes_at(1, last)]
+    if holes:
         raise TooOld(
-            f"{explanation.output} cannot be replayed: the tuples in front of its lineage are gone",
-            details=[f"'{n}' up to {n}:{g.seq}, since epoch {g.epoch}" for n, g in gone.items()],
-            hint="no checkpoint stands between; the explanation itself does not need them",
+            f"{explanation.output} cannot be replayed: tuples in front of its lineage, or between, are gone",
+            details=[*holes[:MOST_TOLD], *(["…"] if len(holes) > MOST_TOLD else [])],
+            hint="no checkpoint stands behind them; the explanation itself does not need them",
         )
     return Start(states=BoxStates())
 
@@ -231,7 +247,7 @@ def _replay(
     explanation: Explanation, plan: Plan, start: Start, last: int, without: dict[str, Ints] | None = None
 ) -> Iterator[Replayed]:
     tracer = explanation.tracer
-    return iter(Replay(plan, tracer.store, tracer.lane, start, until=last, without=without or {}))
+    return iter(Replay(plan, tracer.store, tracer.lane, start, until=last, without=without or {}, watch=tracer.watch))
 
 
 def _duplicates(explanation: Explanation, wanted: list[str], since: int, last: int | None = None) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from clew.engine.lineage import stored_as
 from clew.explain.explanation import Explanation
 from clew.model.places import Places
 from clew.network.drawing import plain, what_it_does
@@ -31,35 +32,35 @@ class Told:
     outside: bool = False
 
 
-def as_text(explanation: Explanation) -> str:
-    """The tree of each output tuple, the first few."""
+def as_text(explanation: Explanation, shown: int, rows: int) -> str:
+    """The tree of each output tuple, the first so many; of each box so many rows."""
     answers = explanation.answers
     if not len(answers):
         return f"no tuple of '{explanation.output}' was asked for"
-    parts = [_one(explanation, i) for i in range(min(len(answers), SHOWN_ANSWERS))]
-    if len(answers) > SHOWN_ANSWERS:
-        parts.append(f"… and {len(answers) - SHOWN_ANSWERS:,} more tuples of '{explanation.output}'")
+    parts = [_one(explanation, i, rows) for i in range(min(len(answers), shown))]
+    if len(answers) > shown:
+        parts.append(f"… and {len(answers) - shown:,} more tuples of '{explanation.output}'")
     if explanation.replayed:
-        rows = ", ".join(f"{n:,} for '{box}'" for box, n in explanation.replayed.items())
-        parts.append(f"rows replayed for this: {rows}")
+        replayed = ", ".join(f"{n:,} for '{box}'" for box, n in explanation.replayed.items())
+        parts.append(f"rows replayed for this: {replayed}")
     return "\n\n".join(parts)
 
 
-def _one(explanation: Explanation, i: int) -> str:
+def _one(explanation: Explanation, i: int, rows: int) -> str:
     answers = explanation.answers
     row = answers.table.slice(i, 1).to_pylist()[0]
     trigger = explanation.trigger(int(answers.places.stamp[i]))
-    head = f"{answers.tid(i)}  {_values(row)}\n  epoch {int(answers.epoch[i])}, completed by {trigger}"
-    return "\n".join([head, *_drawn(told(explanation, i), "", True)])
+    head = f"{answers.tid(i)}  {values_text(row)}\n  epoch {int(answers.epoch[i])}, completed by {trigger}"
+    return "\n".join([head, *_drawn(told(explanation, i, rows), "", True)])
 
 
-def told(explanation: Explanation, i: int) -> Told:
-    """The tree of one output tuple, from the box that emitted it."""
+def told(explanation: Explanation, i: int, rows: int = SHOWN_ROWS) -> Told:
+    """The tree of one output tuple, from the box that emitted it; of each box so many rows."""
     step = explanation.plan.stored[explanation.output]
-    return _told(explanation, i, explanation.plan.steps[step].box, set())
+    return _told(explanation, i, explanation.plan.steps[step].box, rows, set())
 
 
-def _told(explanation: Explanation, i: int, box: str, seen: set[str]) -> Told:
+def _told(explanation: Explanation, i: int, box: str, rows: int, seen: set[str]) -> Told:
     plan, layers = explanation.plan, explanation.traced.layers
     step, described = plan.ends[box], plan.network.box(box)
     places = layers[step].of(i) if step in layers else Places.none()
@@ -70,13 +71,13 @@ def _told(explanation: Explanation, i: int, box: str, seen: set[str]) -> Told:
         return node
     seen.add(box)
     if asked or described.kind not in _SAME_ROWS:
-        _list_rows(explanation, node, step, places)
+        _list_rows(explanation, node, step, places, rows)
     if asked:
         return node
     for parent in _boxes_before(explanation, box):
         end = plan.ends[parent]
         if end in layers:
-            node.fed_by.append(_told(explanation, i, parent, seen))
+            node.fed_by.append(_told(explanation, i, parent, rows, seen))
         else:
             other = plan.network.box(parent)
             node.fed_by.append(Told(parent, other.kind, "not asked about: contributes nothing", 0, outside=True))
@@ -87,31 +88,32 @@ def _boxes_before(explanation: Explanation, box: str) -> list[str]:
     return list(dict.fromkeys(explanation.plan.network.box(box).inputs))
 
 
-def _list_rows(explanation: Explanation, node: Told, step: str, places: Places) -> None:
+def _list_rows(explanation: Explanation, node: Told, step: str, places: Places, rows: int) -> None:
     """The first rows of a box and the last one, between them how many are left out."""
     count = len(places)
     if not count:
         return
-    shown = np.arange(count) if count <= SHOWN_ROWS else np.append(np.arange(SHOWN_ROWS - 1), count - 1)
+    shown = np.arange(count) if count <= rows else np.append(np.arange(rows - 1), count - 1)
     some = places.take(shown)
     values = explanation.values(step, some)
-    stream = explanation.stored_as(step)
+    stream = stored_as(explanation.plan, step)
     names = [f"{stream}:{n}" for n in explanation.tracer.seqs(stream, some).tolist()] if stream else [""] * len(shown)
     if values is None:
         node.lines.append("(their values are not stored, and cannot be made again)")
         return
-    node.lines = [f"{name}  {_values(row)}".strip() for name, row in zip(names, values, strict=True)]
+    node.lines = [f"{name}  {values_text(row)}".strip() for name, row in zip(names, values, strict=True)]
     node.folded = count - len(shown)
 
 
-def _values(row: Mapping[str, Any]) -> str:
+def values_text(row: Mapping[str, Any]) -> str:
+    """A row on one line, whatever its values hold."""
     return ", ".join(f"{name} {_short(value)}" for name, value in row.items())
 
 
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = "null" if value is None else str(value)
+    text = "null" if value is None else "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value)[:41])
     return text if len(text) <= 40 else text[:39] + "…"
 
 
@@ -199,7 +201,7 @@ def as_html(explanation: Explanation) -> str:
         row = answers.table.slice(i, 1).to_pylist()[0]
         trigger = explanation.trigger(int(answers.places.stamp[i]))
         parts.append(
-            f'<div style="{_STYLE}"><b>{escape(answers.tid(i))}</b> {escape(_values(row))}'
+            f'<div style="{_STYLE}"><b>{escape(answers.tid(i))}</b> {escape(values_text(row))}'
             f'<div style="opacity:.7">epoch {int(answers.epoch[i])}, completed by {escape(trigger)}</div>'
             f"{_html_of(told(explanation, i))}</div>"
         )
@@ -225,4 +227,4 @@ def _html_of(node: Told) -> str:
     )
 
 
-__all__ = ["Told", "as_html", "as_json", "as_text", "told"]
+__all__ = ["Told", "as_html", "as_json", "as_text", "told", "values_text"]

@@ -18,6 +18,7 @@ from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
 from clew.engine.lineage import Chain, Input, chain_to, is_stored
 from clew.engine.plan import KernelStep, Plan, Stateless, Step
+from clew.engine.replay import Watch
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
 from clew.explain.index import Index, Range, near, without
@@ -26,12 +27,14 @@ from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Ints, Rows
 from clew.operators.base import Origin
 from clew.operators.lineage import Asked, Known, Links, MissingRows, Picked, TooManyLinks, covering
 
+TOLD = 5  # holes that an error names
+
 
 class Tracer:
     """Reads the lineage and the archive of a store; `replayed` counts the rows that were made again, by box."""
 
-    def __init__(self, plan: Plan, store: Store, lane: DriverLane) -> None:
-        self.plan, self.store = plan, store
+    def __init__(self, plan: Plan, store: Store, lane: DriverLane, watch: Watch | None = None) -> None:
+        self.plan, self.store, self.watch = plan, store, watch
         self.index = Index(plan, store)
         self.replayed: dict[str, int] = {}
         self.lane = lane
@@ -54,7 +57,8 @@ class Tracer:
                 known.append(Known.none())
                 continue
             ranges, _ = covering(step.kernel.spans(port, origin))
-            known.append(self.known((step.name, port), asked, [(low, high) for low, high in ranges if high >= 0]))
+            within = [(low, high) for low, high in ranges if high >= 0]
+            known.append(self.known((step.name, port), asked, within, whole=among is None))
         wanted = None if among is None else [among[1] if port == among[0] else k for port, k in enumerate(known)]
         try:
             return step.kernel.links(origin, known, wanted)
@@ -66,14 +70,19 @@ class Tracer:
                 hint="ask for fewer outputs at a time",
             ) from error
 
-    def known(self, of: Input, asked: Asked, ranges: Sequence[Range]) -> Known:
-        """What is known of the rows that a kernel took at an input within these stamps."""
+    def known(self, of: Input, asked: Asked, ranges: Sequence[Range], *, whole: bool = False) -> Known:
+        """What is known of the rows that a kernel took at an input within these stamps.
+
+        `whole`: a range begins with a row that it took; `TooOld` if that is in the archive no more.
+        """
         chain = chain_to(self.plan, self.plan.steps[of[0]].inputs[of[1]])
         logged = [] if is_stored(self.plan, chain.base) else self.index.logged(of)
         gaps = [gap for low, high in ranges for gap in without(logged, low, high)]
         noted = [part for low, high in ranges for part in without(gaps, low, high)]
         parts = [self.index.log(of, *part) for part in near(noted)]
         if gaps:
+            if whole:
+                self._check_there(of, chain.base, gaps[0][0])
             parts.append(self._known_anew(of, chain, asked, gaps))
         known = Known.concat(parts)
         order = np.lexsort((known.pos, known.stamp))
@@ -120,16 +129,22 @@ class Tracer:
         return self._through(chain, self._at(chain.base, places))
 
     def seqs(self, stream: str, places: Places) -> Ints:
-        """The numbers of tuples of a stored stream."""
-        low, high = int(places.stamp.min(initial=0)), int(places.stamp.max(initial=0))
+        """The numbers of tuples of a stored stream; `TooOld` if some are there no more."""
         if not len(places):
             return np.empty(0, np.int64)
+        found, seqs = self._numbered(stream, places)
+        if (found < 0).any():
+            raise self._gone(self.plan.steps[self.plan.stored[stream]], places.take(found < 0))
+        return seqs[found]
+
+    def _numbered(self, stream: str, places: Places) -> tuple[Ints, Ints]:
+        """Where places are among the tuples of a stored stream, -1 if they are not; and the numbers of these."""
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        table = self.store.read_table(stream, columns, {STAMP: (low, high)})
+        ends = int(places.stamp.min()), int(places.stamp.max())
+        table = self.store.read_table(stream, columns, {STAMP: ends})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        found = Places(stamp, pos).find(places)
-        return np.asarray(table.column(SEQ))[found]
+        return Places(stamp, pos).find(places), np.asarray(table.column(SEQ))
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -171,8 +186,15 @@ class Tracer:
         table = step.kernel.remake(origin, inputs, picked)
         return Rows(table, places.stamp, places.pos, np.zeros(len(places), np.int64))
 
+    def stored_among(self, step: str, places: Places) -> Places:
+        """Which rows at these places a stored step has."""
+        stream = self._stream(step)
+        if not len(places) or stream not in self.store.state.streams:
+            return Places.none()
+        return places.take(self._numbered(stream, places)[0] >= 0)
+
     def _stored(self, step: str, ranges: Sequence[Range]) -> Rows:
-        stream = next(s for s, of in self.plan.stored.items() if of == step)
+        stream = self._stream(step)
         schema = self.plan.steps[step].schema
         if stream not in self.store.state.streams:
             return Rows.empty(schema)
@@ -184,18 +206,27 @@ class Tracer:
         stamp, pos, ident = (np.asarray(table.column(c)) if c in table.column_names else zero for c in HIDDEN)
         return Rows(table.select(schema.names), stamp, pos, ident)
 
+    def _stream(self, step: str) -> str:
+        return next(stream for stream, of in self.plan.stored.items() if of == step)
+
+    def _check_there(self, of: Input, base: str, stamp: int) -> None:
+        folder = self.store.state.streams.get(base) if base in self.plan.sources else None
+        gone = None if folder is None else folder.gone
+        if gone is not None and not gone.holes and (gone.stamp or 0) >= stamp:  # holes hold nothing that is needed
+            raise self._gone(self.plan.steps[of[0]], Places(np.array([stamp]), np.zeros(1, np.int64)))
+
     def _gone(self, step: Step, places: Places) -> TooOld:
         """What to tell if rows that a step is made of are in the archive no more."""
         details = []
-        oldest = int(places.stamp.min())
+        oldest, newest = int(places.stamp.min()), int(places.stamp.max())
         for stream in self.plan.sources:
             folder = self.store.state.streams.get(stream)
-            gone = None if folder is None else folder.gone
-            if gone is not None and (gone.stamp or 0) >= oldest:
-                told = f"tuples of stream '{stream}' up to {stream}:{gone.seq} are gone since epoch {gone.epoch}"
-                details.append(told)
+            if folder is not None and folder.gone is not None:
+                details += [hole.told(stream) for hole in folder.gone.holes_at(oldest, newest)]
+        source = step.name in self.plan.sources
+        made = f"is made of old tuples of stream '{step.box}'" if source else f"box '{step.box}' made of old tuples"
         return TooOld(
-            f"what box '{step.box}' made can no longer be explained: {len(places)} tuples that it is made of are gone",
-            details=details or [f"the first stood at stamp {oldest}"],
-            hint="a longer retention keeps them; so does retention='lineage'",
+            f"what {made} can no longer be explained: {len(places)} tuples that it is made of are gone",
+            details=details[:TOLD] or [f"the first stood at stamp {oldest}"],
+            hint="a longer retention keeps them, and so does retention='lineage'; what is newer can be explained",
         )

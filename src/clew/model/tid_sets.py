@@ -74,7 +74,7 @@ class TidSets:
         some = np.flatnonzero(hi > lo)
         start, stop = np.zeros(len(lo), np.int64), np.zeros(len(lo), np.int64)
         start[some], stop[some] = shared.lo[lo[some]], shared.hi[hi[some] - 1]
-        return _sorted_unique(Ranges(shared.base, start, stop))
+        return sorted_unique(Ranges(shared.base, start, stop))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ def _first_not_below(tids: Ints, lo: Ints, hi: Ints, bound: Ints) -> Ints:
     return lo
 
 
-def _sorted_unique(ranges: Ranges) -> TidSets:
+def sorted_unique(ranges: Ranges) -> TidSets:
     """The ranges as sets, whatever the order of their elements."""
     sizes = ranges.hi - ranges.lo
     unsorted = ~ascends(ranges.base, ranges.lo, ranges.hi)

@@ -11,6 +11,8 @@ import pyarrow as pa
 from clew.expressions.aggregates import UserFunction
 from clew.model.axis import Span
 
+LINEAGE = "lineage"  # a retention: what explanations need
+
 
 @dataclass(frozen=True)
 class CountWindow:
@@ -72,7 +74,7 @@ class Source(Box):
     key: tuple[str, ...]
     key_span: Span | None = None
     lateness: Span = 0
-    retention: Span | None = None
+    retention: Span | None = None  # or LINEAGE
     max_ahead: Span | None = None
 
 

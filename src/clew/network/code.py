@@ -28,6 +28,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from clew.errors import CodeMissing
 from clew.network.naming import PACKAGE
 
 Facts = Any  # texts in nested lists
@@ -50,8 +51,29 @@ def function_name(call: Any) -> str:
     return str(getattr(call, "__qualname__", type(call).__qualname__))
 
 
+class MissingFunction:
+    """Stands for a user's function of which a store remembers the name and the mark; calling it raises `CodeMissing`.
+
+    `called` says whether it was.
+    """
+
+    def __init__(self, name: str, mark: str) -> None:
+        self.__qualname__ = name
+        self.mark = mark
+        self.called = False
+
+    def __call__(self, *_: Any) -> Any:
+        self.called = True
+        raise CodeMissing(
+            f"function '{self.__qualname__}' would have to run, and a store does not hold a function's code",
+            hint="say where it is: --network-file FILE on the command line, in Python the network itself",
+        )
+
+
 def code_mark(call: Callable[..., Any]) -> str:
     """A mark of a function: its code, defaults, what it encloses, and the globals and own functions that it uses."""
+    if isinstance(call, MissingFunction):
+        return call.mark
     marker = _Marker(call)
     text = json.dumps(marker.of(call))
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]

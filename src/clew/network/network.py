@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from clew.model.axis import Span, is_orderable, span_of
 from clew.model.schema import parse_schema
 from clew.model.types import type_name
 from clew.network import drawing
-from clew.network.boxes import Box, Source
+from clew.network.boxes import LINEAGE, Box, Source
 from clew.network.naming import Spot, calling_spot, check_length, shown
 from clew.network.stream import Stream
 
@@ -63,7 +63,8 @@ class Network:
 
         The key holds the order column, or `key_span` says within what span of it a key is unique.
         Tuples newer than the newest minus `lateness` wait for their elders; older ones count as late.
-        `retention` bounds the archive; a tuple further ahead than `max_ahead` waits until time comes near.
+        `retention` bounds the archive: to a span of the order, or with `"lineage"` to what explanations can need.
+        A tuple further ahead than `max_ahead` waits until time comes near.
         """
         at = calling_spot().text
         _check_name(name, at)
@@ -72,7 +73,8 @@ class Network:
             columns = parse_schema(schema)
         keys = _key_columns(columns, order, key, key_span is not None, what, at)
         kind = columns.field(order).type
-        spans: dict[str, Span | None] = {"retention": retention, "max_ahead": max_ahead, "key_span": key_span}
+        bound = None if retention == LINEAGE else retention
+        spans: dict[str, Span | None] = {"retention": bound, "max_ahead": max_ahead, "key_span": key_span}
         given: dict[str, Span] = {"lateness": lateness} | {w: span for w, span in spans.items() if span is not None}
         for word, span in given.items():
             with told_of(what, at):
@@ -81,6 +83,19 @@ class Network:
         source = Source(name, (), columns, order, keys, key_span, lateness, retention, max_ahead, at=at)
         self._claim_stream(name, at)
         return self._add(source, columns.names, order, name)
+
+    @staticmethod
+    def of(name: str, boxes: Iterable[Box], outputs: Mapping[str, str], kept: Mapping[str, str]) -> Network:
+        """A network of boxes under their final names, inputs before those that they feed: as `boxes` gives them."""
+        network, numbers = Network(name), dict[str, int]()
+        for number, box in enumerate(boxes):
+            numbers[box.name] = number
+            inputs = tuple(str(numbers[parent]) for parent in box.inputs)
+            network._boxes.append(dataclasses.replace(box, inputs=inputs))
+            network._written.append(_Written(Spot("<unknown>", 0, (0, 0), None), box.name))
+        network._outputs = {stream: numbers[box] for stream, box in outputs.items()}
+        network._kept = {stream: numbers[box] for stream, box in kept.items()}
+        return network
 
     # --- what stands in it ---
 

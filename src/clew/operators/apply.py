@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from clew.errors import SchemaError, TypeProblem
+from clew.errors import CodeMissing, SchemaError, TypeProblem
 from clew.model.places import Places
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, between
+from clew.operators.lineage import Asked, Known, Links, Picked, Ranged, within
 from clew.operators.replay import Change, History, Reach, Reaches, first_change, steps_of
 
 ROW, FROM = "_row", "_from"
@@ -93,8 +93,13 @@ class ApplyKernel(Kernel):
         if self.how == "rows":
             return super().links(origin, known)
         rows = (wanted or known)[0]
-        owner, row = between(self.spans(0, origin), np.zeros(len(origin), np.int64), rows)
+        owner, row = self.ranged(0, origin, known, wanted).pairs()
         return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)
+
+    def ranged(
+        self, port: int, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None
+    ) -> Ranged:
+        return within(self.spans(port, origin), np.zeros(len(origin), np.int64), (wanted or known)[port])
 
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
         del origin
@@ -140,6 +145,8 @@ class ApplyKernel(Kernel):
         """What is made of some rows, and whether one of them is at fault by itself; `reasons` takes why, by row."""
         try:
             return [self._fitted(self.function(table.slice(start, stop - start)), stop - start)], False
+        except CodeMissing:
+            raise
         except Exception as error:
             if stop - start == 1:
                 reasons[start] = _text(error)
@@ -167,6 +174,8 @@ class ApplyKernel(Kernel):
                 else:
                     made = self._opaque(step, start)
                 done.append(made)
+            except CodeMissing:
+                raise
             except Exception as error:
                 refused.append(Refused(rows.slice(start, stop), (_text(error),) * (stop - start)))
         out, origin = _emitted(rows, done, first_ever)

@@ -20,7 +20,7 @@ from clew.model.groups import codes_of, group_hash, sort_by
 from clew.model.places import Places, among_places
 from clew.model.rows import NEVER, POS, STAMP, Bools, Ints, Rows
 from clew.model.steps import Steps
-from clew.operators.lineage import Asked, Known, Links, Picked, Span
+from clew.operators.lineage import Asked, Known, Links, Picked, Ranged, Span
 from clew.operators.progress import between
 
 if TYPE_CHECKING:
@@ -177,6 +177,19 @@ class Kernel(ABC):
         are told of.
         """
         return (Links.one_each(origin.first_stamp, origin.first_pos),)
+
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """For each input the rows that any of these origins' rows are made of, and perhaps some between them."""
+        return tuple(links.places for links in self.links(origin, known))
+
+    def ranged(
+        self, port: int, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None
+    ) -> Ranged:
+        """As `links` of an input that is asked about, but as ranges: as long as the rows, whatever windows hold."""
+        rows = (wanted or known)[port]
+        links = self.links(origin, known, wanted)[port]
+        bounds = np.searchsorted(links.owner, np.arange(len(origin) + 1))
+        return Ranged(Places(rows.stamp, rows.pos).find(links.places), bounds[:-1], bounds[1:])
 
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:  # noqa: ARG002
         """The visible columns of the rows of these origins, made of the input rows that `links` names."""

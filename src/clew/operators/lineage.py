@@ -8,7 +8,7 @@ windows of a box instead of copied into each (§5, §6.4).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,24 +163,55 @@ def heads(known: Known, places: Places) -> Ints:
     return found
 
 
-def between(span: Span, group: Ints, known: Known) -> tuple[Ints, Ints]:
-    """All (number of the span, index in `known`) of rows of its group within each span, in place order."""
+@dataclass(frozen=True, eq=False)
+class Ranged:
+    """The rows that emitted rows are made of as ranges: of row i they are among `order[lo[i]:hi[i]]`.
+
+    `order` are indices of known rows, those of a group together in place order, so that windows share it. `inside`
+    says of pairs (emitted row, known row) which count; none, or none told: all do.
+    """
+
+    order: Ints
+    lo: Ints
+    hi: Ints
+    inside: Callable[[Ints, Ints], Bools | None] | None = None
+
+    def pairs(self, some: Ints | slice = slice(None)) -> tuple[Ints, Ints]:
+        """All (number of the emitted row, index of the known row) that count; of some emitted rows only."""
+        lo, hi = self.lo[some], self.hi[some]
+        if int((hi - lo).sum()) > MOST_LINKS:
+            raise TooManyLinks(int((hi - lo).sum()))
+        place = np.repeat(np.arange(len(lo)), hi - lo)
+        ahead = np.cumsum(hi - lo) - (hi - lo)
+        row = self.order[lo[place] + np.arange(len(place)) - ahead[place]]
+        owner = np.arange(len(self.lo))[some][place]
+        keep = None if self.inside is None else self.inside(owner, row)
+        return (owner, row) if keep is None or keep.all() else (owner[keep], row[keep])
+
+
+def covered(span: Span, group: Ints, known: Known) -> Places:
+    """The rows that lie in some span of their group: the covering intervals of §4.3, group by group.
+
+    However many spans hold a row, it costs no more than one.
+    """
+    ranges = within(span, group, known)
+    begun, ended = (np.bincount(ends, minlength=len(ranges.order) + 1) for ends in (ranges.lo, ranges.hi))
+    found = ranges.order[np.cumsum(begun - ended)[:-1] > 0]
+    return Places(known.stamp[found], known.pos[found])
+
+
+def within(span: Span, group: Ints, known: Known) -> Ranged:
+    """The known rows of its group within each span."""
     codes, first, last = place_codes(
         (known.stamp, known.pos), (span.first.stamp, span.first.pos), (span.last.stamp, span.last.pos)
     )
-    words, rank = np.unique(np.concatenate([known.group, group]), return_inverse=True)
-    del words
+    rank = np.unique(np.concatenate([known.group, group]), return_inverse=True)[1]
     order = np.argsort(rank[: len(known)], kind="stable")
     width = int(max(codes.max(initial=0), first.max(initial=0), last.max(initial=0))) + 1
     keys = rank[: len(known)][order] * width + codes[order]
     mine = rank[len(known) :] * width
     lo = np.searchsorted(keys, mine + first, side="left")
-    hi = np.maximum(np.searchsorted(keys, mine + last, side="right"), lo)
-    if int((hi - lo).sum()) > MOST_LINKS:
-        raise TooManyLinks(int((hi - lo).sum()))
-    owner = np.repeat(np.arange(len(lo)), hi - lo)
-    ahead = np.cumsum(hi - lo) - (hi - lo)
-    return owner, order[lo[owner] + np.arange(len(owner)) - ahead[owner]]
+    return Ranged(order, lo, np.maximum(np.searchsorted(keys, mine + last, side="right"), lo))
 
 
 def covering(span: Span) -> tuple[list[tuple[int, int]], Ints]:

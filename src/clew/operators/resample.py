@@ -29,7 +29,7 @@ from clew.operators.band import (
     within_end,
 )
 from clew.operators.base import NO_FLOOR, Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, Span, between, heads
+from clew.operators.lineage import Asked, Known, Links, Picked, Ranged, Span, covered, heads, within
 from clew.operators.progress import after_step, cut, differing
 from clew.operators.replay import Change, Checkpoint, History, Reach, Reaches
 
@@ -147,17 +147,36 @@ class ResampleKernel(Kernel):
         return ("first_stamp", "first_stamp") if port else ("tag", "last_stamp")
 
     def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
-        used, asking = (wanted or known)[0], known[1]
-        asks = heads(asking, origin.first)
-        some = np.flatnonzero(origin.last_stamp >= 0)
-        owner, row = between(self.spans(0, origin).take(some), asking.group[asks[some]], used)
-        owner = some[owner]
-        on, target = self._axis(used.on[row]), self._axis(asking.on[asks[owner]])
-        keep = (on >= shifted(target, self.band.low)) & (on <= shifted(target, self.band.high))
-        floor = origin.floor[owner]
-        keep &= (used.stamp[row] >= origin.first_stamp[owner]) | (floor == NO_FLOOR) | (on >= self._axis(floor))
-        owner, row = owner[keep], row[keep]
+        used = (wanted or known)[0]
+        owner, row = self.ranged(0, origin, known, wanted).pairs()
         return Links(owner, Places(used.stamp[row], used.pos[row])), Links.one_each(*origin.arrays()[:2])
+
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """All rows of the first input between the first and the last used, of the asking row's group."""
+        some = np.flatnonzero(origin.last_stamp >= 0)
+        asks = heads(known[1], origin.first)
+        return covered(self.spans(0, origin).take(some), known[1].group[asks[some]], known[0]), origin.first
+
+    def ranged(
+        self, port: int, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None
+    ) -> Ranged:
+        """Of the first input the rows of the group within reach; of the second the row itself."""
+        asking = known[1]
+        asks = heads(asking, origin.first)
+        if port == 1:
+            return Ranged(asks, np.arange(len(asks)), np.arange(1, len(asks) + 1))
+        used = (wanted or known)[0]
+        found = within(self.spans(0, origin), asking.group[asks], used)
+        target = self._axis(asking.on[asks])
+
+        def inside(owner: Ints, row: Ints) -> Bools:
+            on, floor = self._axis(used.on[row]), origin.floor[owner]
+            keep = (on >= shifted(target[owner], self.band.low)) & (on <= shifted(target[owner], self.band.high))
+            keep &= (used.stamp[row] >= origin.first_stamp[owner]) | (floor == NO_FLOOR) | (on >= self._axis(floor))
+            return keep
+
+        hi = np.where(origin.last_stamp >= 0, found.hi, found.lo)  # where it is below, no row was used
+        return Ranged(found.order, found.lo, hi, inside)
 
     def remake(self, origin: Origin, inputs: Sequence[Rows], picked: Sequence[Picked]) -> pa.Table:
         used = picked[0].ordered(inputs[0].stamp[picked[0].row], inputs[0].pos[picked[0].row])

@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from clew.errors import BoxFailed
+from clew.errors import BoxFailed, CodeMissing
 from clew.expressions.aggregates import AggregateCall, call_text
 from clew.model.groups import group_codes
 from clew.model.rows import Bools, Ints
@@ -155,6 +155,8 @@ def _user(call: AggregateCall, table: pa.Table, lo: Ints, hi: Ints) -> Aggregate
                 if pa.types.is_integer(call.user.type) and isinstance(answer, _FRACTIONS) and answer % 1:
                     raise TypeError(f"it gave {answer}, which is no {type_name(call.user.type).upper()}")
                 value = pa.scalar(answer, call.user.type)
+            except CodeMissing:
+                raise
             except Exception as error:  # whatever a user's code raises is that row's fault, not the epoch's
                 reasons[i] = f"{call.user.text} failed: {type(error).__name__}: {error}"
         values.append(value)

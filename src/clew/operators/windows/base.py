@@ -9,7 +9,7 @@ kept: it counts them off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from clew.model.places import Places
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Bools, Ints, Rows
 from clew.operators.aggregation import Aggregated, aggregate, result_type
 from clew.operators.base import Emission, Kernel, Origin, Refused, State, positions
-from clew.operators.lineage import Asked, Known, Links, Picked, between, heads
+from clew.operators.lineage import Asked, Known, Links, Picked, Ranged, covered, heads, within
 from clew.operators.replay import History
 
 Numbers = NDArray[Any]
@@ -204,14 +204,26 @@ class WindowKernel(Kernel):
     def asks(self) -> tuple[Asked | None, ...]:
         return (Asked(self.by, self.on),)
 
-    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
+    def ranged(
+        self, port: int, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None
+    ) -> Ranged:
         """The rows of the head's group between first and last, as far as they stand in the window."""
-        head, rows = known[0].take(heads(known[0], origin.first)), (wanted or known)[0]
-        owner, row = between(self.spans(0, origin), head.group, rows)
-        keep = self.inside(origin.take(owner), head.on[owner], rows.on[row])
-        if keep is not None and not keep.all():
-            owner, row = owner[keep], row[keep]
+        head, rows = known[port].take(heads(known[port], origin.first)), (wanted or known)[port]
+
+        def inside(owner: Ints, row: Ints) -> Bools | None:
+            return self.inside(origin.take(owner), head.on[owner], rows.on[row])
+
+        return replace(within(self.spans(port, origin), head.group, rows), inside=inside)
+
+    def links(self, origin: Origin, known: Sequence[Known], wanted: Sequence[Known] | None = None) -> tuple[Links, ...]:
+        owner, row = self.ranged(0, origin, known, wanted).pairs()
+        rows = (wanted or known)[0]
         return (Links(owner, Places(rows.stamp[row], rows.pos[row])),)
+
+    def covers(self, origin: Origin, known: Sequence[Known]) -> tuple[Places, ...]:
+        """All rows of the head's group between first and last."""
+        head = known[0].take(heads(known[0], origin.first))
+        return (covered(self.spans(0, origin), head.group, known[0]),)
 
     def inside(self, origin: Origin, head: Ints, on: Ints) -> Bools | None:  # noqa: ARG002
         """Whether rows between first and last that stand at `on` are in the window; None: all are."""

@@ -11,7 +11,7 @@ from clew.model.axis import Axis, Number
 from clew.model.rows import Bools, Ints
 
 FAR = 2**62  # an int64 axis is used up to here, so that the sum of a value and a span never overflows
-_FLOAT_STEPS = 2.0**52  # beyond so many steps a float axis has no separate edges
+FLOAT_STEPS = 2.0**52  # beyond so many steps a float axis has no separate edges
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Grid:
     floats: bool
 
     def __post_init__(self) -> None:
-        reach = self.step * _FLOAT_STEPS if self.floats else FAR
+        reach = self.step * FLOAT_STEPS if self.floats else FAR
         if abs(self.offset) >= reach or self.step >= FAR / 4:
             raise WindowError(
                 f"steps of {self.step} from {self.offset} on are out of what the order's numbers can hold",
@@ -39,7 +39,7 @@ class Grid:
         >>> Grid(5, 0, False).holds(np.array([7, 2**62])).tolist()
         [True, False]
         """
-        limit = self.step * _FLOAT_STEPS if self.floats else FAR
+        limit = self.step * FLOAT_STEPS if self.floats else FAR
         held: Bools = (values > -limit) & (values < limit)
         return held
 
@@ -57,7 +57,7 @@ class Grid:
         if not self.floats:
             whole: Ints = (np.clip(values, -FAR, FAR).astype(np.int64) - int(self.offset)) // int(self.step)
             return whole
-        limit = float(self.step) * _FLOAT_STEPS
+        limit = float(self.step) * FLOAT_STEPS
         near: Axis = np.clip(values, -limit, limit).astype(np.float64)
         k: Ints = np.floor((near - float(self.offset)) / float(self.step)).astype(np.int64)
         while True:  # the division is off by a step or two at most; the comparison decides

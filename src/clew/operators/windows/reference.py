@@ -18,6 +18,7 @@ from clew.model.axis import axis_end, axis_of, is_float_axis, span_of, value_on_
 from clew.network.boxes import CountWindow, Landmark, Latch, ValueWindow, WindowKind
 from clew.operators.aggregation.reference import reference as value_of
 from clew.operators.base import NO_FLOOR
+from clew.operators.windows.grid import FAR, FLOAT_STEPS
 
 Row = dict[str, Any]
 Steps = Sequence[tuple[int, Any]]
@@ -48,9 +49,10 @@ def reference(
     on = None if isinstance(window, CountWindow) else window.on
     late: list[Row] = []
     taken: list[Row] = []
+    far = _far(window, schema)
     for row in rows:
         values, valid = axis_of(pa.array([row[on]], schema.field(on).type)) if on else (np.zeros(1), np.ones(1))
-        ours = taken if valid[0] and abs(values[0]) < _limit(window, schema) else late
+        ours = taken if valid[0] and abs(values[0]) < far else late
         ours.append({**row, "_on": values[0].item()})
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in taken:
@@ -64,17 +66,16 @@ def reference(
     return [made for _, made in found], sorted((r["_stamp"], r["_pos"]) for r in late)
 
 
-def _limit(window: WindowKind, schema: pa.Schema) -> float:
-    """Beyond what a row stands in no window: an axis is used up to there."""
+def _far(window: WindowKind, schema: pa.Schema) -> float:
+    """How far from zero a row belongs to no window: on a float axis there are no separate edges there."""
     if isinstance(window, CountWindow) or window.on is None:
         return math.inf
-    kind = schema.field(window.on).type
+    kind, every = schema.field(window.on).type, window.slide if isinstance(window, ValueWindow) else window.every
     if not is_float_axis(kind):
-        return 2**62
+        return FAR
     if isinstance(window, ValueWindow) and window.anchor == "tuple":
         return math.inf
-    step = window.slide if isinstance(window, ValueWindow) else window.every
-    return span_of(step, kind, "slide") * 2.0**52
+    return float(span_of(every, kind, "slide") * FLOAT_STEPS)
 
 
 def _windows(
