@@ -88,10 +88,12 @@ def test_a_p_join_has_a_row_for_each_output_and_input_in_every_mode() -> None:
 
 
 def test_lineage_takes_room_in_the_store_that_grows_with_the_outputs_only() -> None:
-    runs = completion(basic(10), ["off", "exact"], 60_000)
-    assert runs["off"].bytes_per_output == 0
-    assert 0 < runs["exact"].bytes_per_output < 8
-    assert runs["exact"].held_bytes == runs["off"].held_bytes > 0
+    runs = completion(basic(10), ["off", "exact", "adaptive"], 60_000)
+    off, exact, adaptive = (runs[mode].facts(runs["off"]) for mode in ("off", "exact", "adaptive"))
+    assert (off["bytes_per_output"], off["held_for_lineage"]) == (0, 0)
+    assert 0 < exact["bytes_per_output"] < 8
+    assert exact["held_for_lineage"] == 0 < adaptive["held_for_lineage"] <= 10 * 16
+    assert exact["held_bytes"] == off["held_bytes"] > 0
 
 
 @pytest.mark.parametrize("load", [3, 10])

@@ -25,17 +25,18 @@ class Run:
     """One engine that took one batch."""
 
     seconds: float
-    held_bytes: int
-    bytes_per_output: float
     outputs: int
+    held_bytes: int
+    store_bytes: int
     retrieval_s: float | None = None
     joined: int | None = None
 
     def facts(self, off: Run) -> dict[str, Any]:
         """What is kept of it: absolute, and as a ratio to the run of the same round without lineage."""
         facts: dict[str, Any] = {
-            "seconds": self.seconds, "over_off": self.seconds / off.seconds, "held_bytes": self.held_bytes,
-            "bytes_per_output": self.bytes_per_output, "outputs": self.outputs,
+            "seconds": self.seconds, "over_off": self.seconds / off.seconds, "outputs": self.outputs,
+            "held_bytes": self.held_bytes, "held_for_lineage": self.held_bytes - off.held_bytes,
+            "bytes_per_output": (self.store_bytes - off.store_bytes) / max(self.outputs, 1),
         }  # fmt: skip
         if self.retrieval_s is not None:
             both = self.seconds + self.retrieval_s
@@ -55,7 +56,7 @@ def completion(
             outputs = feed(engine, first)
             seconds, more = timed(feed, engine, batch)
             outputs += more
-            run = found[mode] = Run(seconds, held_bytes(engine), table_bytes(place) / max(outputs, 1), outputs)
+            run = found[mode] = Run(seconds, outputs, held_bytes(engine), store_bytes(place))
             if retrieved and mode in JOINS:
                 run.retrieval_s, run.joined = timed(JOINS[mode], engine)
     return {mode: found[mode] for mode in wanted}
@@ -94,6 +95,6 @@ def timed(do: Callable[..., int], *given: Any) -> tuple[float, int]:
     return time.perf_counter() - started, found
 
 
-def table_bytes(place: Path) -> int:
-    """What the store's own tables take on the disk: all that is stored beside the streams."""
-    return sum(file.stat().st_size for file in (place / "tables").rglob("*.parquet") if "_delta_log" not in file.parts)
+def store_bytes(place: Path) -> int:
+    """What a store takes on the disk: streams, the index, annotations, records, logs."""
+    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())

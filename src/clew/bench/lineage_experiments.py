@@ -20,7 +20,7 @@ from clew.bench.lineage_completion import (
     feed,
     in_turn,
     opened,
-    table_bytes,
+    store_bytes,
     timed,
 )  # fmt: skip
 from clew.bench.lineage_modes import JOINS, OPENERS, held_bytes
@@ -102,7 +102,7 @@ class Experiment:
             self.samples.notes["not_run"].append(f"{where}: given up after {self.scale.rewrite_most:g} s")
             return
         off = completion(nested(depth, size), ["off"], tuples)["off"]
-        run = Run(found[0], off.held_bytes, 0.0, off.outputs, 0.0, found[1])
+        run = Run(found[0], off.outputs, off.held_bytes, off.store_bytes, 0.0, found[1])
         self.samples.measured(figure=figure, x=x, mode="rewrite", round=0, tuples=tuples, **run.facts(off))
 
 
@@ -197,9 +197,9 @@ def frequencies(tuples: int, rates: Sequence[float], turn: int) -> dict[float, d
             outputs = feed(engine, first)
             seconds, more = timed(feed, engine, batch)
             outputs += more
-            held, each = held_bytes(engine), table_bytes(place) / max(outputs, 1)
+            held, stored = held_bytes(engine), store_bytes(place)
             for rate in rates:
-                run = found[rate][mode] = Run(seconds, held, each, outputs)
+                run = found[rate][mode] = Run(seconds, outputs, held, stored)
                 if mode in JOINS:
                     run.retrieval_s, run.joined = timed(JOINS[mode], engine, picked(rate))
     return found
