@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.lineage_section import lineage_figures
+from tools.page_parts import Json, Plots
+from tools.page_parts import medians as _medians
+from tools.page_parts import plot as _plot
+from tools.page_parts import shown as _number
+from tools.page_parts import table as _table
 from tools.svg_plot import bars, lines, number
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-ORDER = ("throughput", "windows", "small-epochs", "recovery")
-Json = Mapping[str, Any]
-Plots = dict[str, str]
+ORDER = ("throughput", "windows", "small-epochs", "recovery", "lineage", "lineage-figures")
 
 HEAD = """\
 # Benchmarks
@@ -82,30 +86,6 @@ def _figure(figure: Json) -> tuple[str, ...]:
     met = {None: "", True: "yes", False: "no"}[figure["met"]]
     return (f"`{figure['case']}`", _number(figure["value"]), f"{_number(figure['low'])} to {_number(figure['high'])}",
             figure["unit"], aim, met)  # fmt: skip
-
-
-def _number(value: float) -> str:
-    if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3f}"
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (columns, ["---"] * len(columns), *rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _plot(plots: Plots, name: str, what: str, svg: str) -> str:
-    plots[f"{name}.svg"] = svg
-    return f"![{what}](benchmarks/{name}.svg)\n"
-
-
-def _medians(samples: Sequence[tuple[Any, float]]) -> list[tuple[Any, float]]:
-    """The median of each key's values, keys as they first came."""
-    found: dict[Any, list[float]] = {}
-    for key, value in samples:
-        found.setdefault(key, []).append(value)
-    return [(key, statistics.median(values)) for key, values in found.items()]
 
 
 # --- what each benchmark shows beside its figures ---
@@ -199,6 +179,7 @@ def _recovery(result: Json, plots: Plots) -> list[str]:
 
 MORE: dict[str, Callable[[Json, Plots], list[str]]] = {
     "throughput": _throughput, "windows": _windows, "small-epochs": _small_epochs, "recovery": _recovery,
+    "lineage": lambda *_: [], "lineage-figures": lineage_figures,
 }  # fmt: skip
 
 

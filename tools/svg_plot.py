@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 # Okabe and Ito's colours, told apart by everybody
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 WIDTH, HEIGHT = 720, 340
 LEFT, RIGHT, TOP, BOTTOM = 64, 30, 64, 52
 Points = Sequence[tuple[float, float]]
@@ -31,12 +31,17 @@ class Axis:
 
 
 def lines(
-    title: str, x: str, y: str, series: Mapping[str, Points], *, log: bool = False, marks: bool = True, sub: str = ""
-) -> str:
-    """Lines over a number; `log`: which is on a logarithmic axis, with a tick at every value there is."""
+    title: str, x: str, y: str, series: Mapping[str, Points], *, log: bool = False, log_y: bool = False,
+    marks: bool = True, sub: str = "",
+) -> str:  # fmt: skip
+    """Lines over a number; `log`: which is on a logarithmic axis, with a tick at every value there is.
+
+    `log_y`: so are the values, which are above nought, with a tick at each power of ten.
+    """
     xs = sorted({p[0] for points in series.values() for p in points})
     across = Axis(xs[0], xs[-1], LEFT, WIDTH - RIGHT, xs if log else nice_ticks(xs[0], xs[-1]), log)
-    up = _up(p[1] for points in series.values() for p in points)
+    values = [p[1] for points in series.values() for p in points]
+    up = _up_log(values) if log_y else _up(values)
     parts = [_text(across.at(t), HEIGHT - BOTTOM + 18, number(t), "middle") for t in across.ticks]
     for colour, points in zip(COLOURS, series.values(), strict=False):
         places = [(across.at(a), up.at(b)) for a, b in points]
@@ -98,6 +103,12 @@ def nice_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
 def _up(values: object) -> Axis:
     high = max(values) * 1.05 or 1  # type: ignore[call-overload]
     return Axis(0, high, HEIGHT - BOTTOM, TOP, nice_ticks(0, high))
+
+
+def _up_log(values: Sequence[float]) -> Axis:
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    high = max(high, low + 1)
+    return Axis(10.0**low, 10.0**high, HEIGHT - BOTTOM, TOP, [10.0**i for i in range(low, high + 1)], log=True)
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start", more: str = "") -> str:

@@ -123,6 +123,16 @@ def test_plots_are_whole_and_say_what_they_show() -> None:
     assert up[1] < up[2] < up[0]
 
 
+def test_values_on_a_logarithmic_axis_stand_by_their_powers_of_ten() -> None:
+    root = ElementTree.fromstring(lines("t", "x", "y", {"a": [(1.0, 0.02), (2.0, 0.2), (3.0, 2.0)]}, log_y=True))
+    assert {"0.01", "0.1", "1", "10"} <= {element.text for element in root.iter(f"{SVG}text")}
+    (line,) = root.iter(f"{SVG}polyline")
+    up = [float(p.split(",")[1]) for p in line.get("points", "").split()]
+    assert up[0] - up[1] == pytest.approx(up[1] - up[2], abs=0.2)
+    one = ElementTree.fromstring(lines("t", "x", "y", {"a": [(1.0, 10.0)]}, log_y=True))
+    assert one.tag == f"{SVG}svg"
+
+
 def test_a_plot_of_nothing_but_noughts_can_be_drawn() -> None:
     for svg in (lines("t", "x", "y", {"a": [(1.0, 0.0)]}), bars("t", "y", {"g": {"a": 0.0}}, slanted=True)):
         assert ElementTree.fromstring(svg).tag == f"{SVG}svg"
