@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from clew.errors import ClewError
     from clew.network.network import Network
     from clew.network.stream import Stream, function
-    from clew.session import Engine, FarAheadWarning, open
+    from clew.opening import open
+    from clew.session import Engine, FarAheadWarning
 
 __all__ = ["Annotate", "ClewError", "Engine", "FarAheadWarning", "Network", "Stream", "function", "open"]
 
@@ -21,7 +22,7 @@ _HOMES = {
     "function": "clew.network.stream",
     "Engine": "clew.session",
     "FarAheadWarning": "clew.session",
-    "open": "clew.session",
+    "open": "clew.opening",
 }
 
 

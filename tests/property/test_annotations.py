@@ -132,7 +132,7 @@ def test_both_lanes_annotate_the_same(data: st.DataObject, case: Case) -> None:
             expected = annotations(engine, outputs)
         distribute_everything(patch)
         tasks_here(patch)
-        patch.setattr("clew.session.local_session", lambda **_: None)
+        patch.setattr("clew.opening.local_session", lambda **_: None)
         with opened(case, place / "tasks", outputs, "spark") as engine:
             for action in case.actions:
                 act(engine, action)

@@ -77,5 +77,5 @@ def test_both_lanes_hold_the_same(case: Case) -> None:
         expected = run(case.network, case.actions, place / "driver")
         distribute_everything(patch)
         tasks_here(patch)
-        patch.setattr("clew.session.local_session", lambda **_: None)
+        patch.setattr("clew.opening.local_session", lambda **_: None)
         same(expected, run(case.network, case.actions, place / "tasks", lane="spark"), "lanes")

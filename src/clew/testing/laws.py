@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-import clew.session
+import clew.opening
 from clew.archive.store import Store
 from clew.engine import stored
 from clew.engine.admission import source_steps
@@ -197,7 +197,7 @@ def act(engine: Engine, action: Action) -> None:
 
 
 def _opened(network: Network, folder: Path, lane: str = "driver", spark: SparkSession | None = None) -> Engine:
-    return clew.session.open(folder, network, durable=False, lane=lane, spark=spark)
+    return clew.opening.open(folder, network, durable=False, lane=lane, spark=spark)
 
 
 def _listed(rows: Any) -> list[Any]:

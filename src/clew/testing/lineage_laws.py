@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import clew.session
+import clew.opening
 from clew.errors import LineageError, Untraced
 from clew.explain.trace import Tracer
 from clew.network.boxes import Filter, Map, Source
@@ -72,12 +72,12 @@ def _opened(network: Network, folder: Path, mode: Any) -> Engine:
     names = {b.name for b in network.boxes}
     modes = {box: m for box, m in modes.items() if box == "*" or box in names}
     try:
-        return clew.session.open(folder, network, durable=False, lane="driver", lineage=modes)
+        return clew.opening.open(folder, network, durable=False, lane="driver", lineage=modes)
     except LineageError as error:
         told = re.search(r"lineage=({.*})", error.hint or "")
         if told is None:
             raise
-        return clew.session.open(folder, network, durable=False, lane="driver", lineage=literal_eval(told[1]))
+        return clew.opening.open(folder, network, durable=False, lane="driver", lineage=literal_eval(told[1]))
 
 
 @dataclass(frozen=True)
