@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tools.lineage_aims import lineage_aims
 from tools.lineage_section import lineage_figures
 from tools.page_parts import Json, Plots
 from tools.page_parts import medians as _medians
@@ -179,7 +180,7 @@ def _recovery(result: Json, plots: Plots) -> list[str]:
 
 MORE: dict[str, Callable[[Json, Plots], list[str]]] = {
     "throughput": _throughput, "windows": _windows, "small-epochs": _small_epochs, "recovery": _recovery,
-    "lineage": lambda *_: [], "lineage-figures": lineage_figures,
+    "lineage": lineage_aims, "lineage-figures": lineage_figures,
 }  # fmt: skip
 
 
