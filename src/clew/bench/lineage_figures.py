@@ -5,7 +5,8 @@ unless a figure says otherwise. Modes take turns, and a ratio is one to the run 
 lineage. `exact` and `interval` are the index of origins, which the paper's reduced-eager and replay-lazy are compared
 with; `single` and `adaptive` are streams that carry annotations as the paper's do. `rewrite` is a network that
 computes the p-join itself, once and with a limit in time. Retrieval is the p-join of all outputs as Arrow tables.
-Provenance is a set: nested windows overlap, so that four of 10 rows make an output of 37 tuples, with slide 3 of 361.
+Provenance is a set: nested windows overlap, so that four of 10 rows make an output of 37 tuples, with slide 3 of 361;
+`rewrite` joins an input once for each way that leads to it, 100 times an output for two aggregations of 10 rows.
 What is stored is what the files of a store, compressed as they are, grow by. Stores do not wait for the disk.
 """
 
