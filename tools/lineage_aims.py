@@ -49,7 +49,7 @@ def _peer(result: Json, found: Json) -> list[str]:
     name = result["notes"].get("peer", "the peer")
     return [
         f"Beside {name}, a relational engine that captures lineage, on the same TPC-H-like tables; each over its own "
-        "plain run. The engine keeps what it captures in memory and makes it ready at the first reading; clew writes its "
+        "plain run. That one keeps what it captures in memory, and makes it ready at the first reading; clew writes "
         "origins with the epoch, and its plain run writes the archive:\n",
         table(("query", "clew, exact over off", "capture over plain", "capture and first reading over plain"), rows),
     ]
