@@ -54,3 +54,13 @@ def test_impact_is_the_part_of_the_outputs_frame_that_was_asked_about(engine: En
     assert told(engine.impact("s", 3, on="a").frame()) == [("a:2", 4, "s:3", 3, -3)]
     assert told(engine.impact("s", 3, on="odd").frame()) == [("odd:3", 3, -3, 3, -3, "s:3", 3, -3)]
     assert told(engine.impact("s", [], on="a").frame()) == []
+
+
+def test_a_filter_on_input_columns_reaches_the_scan_of_the_archive(
+    engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = engine.why("o", of="s").frame().where("s_x > -4")
+    frame.explain("formatted")
+    scans = [line for line in capsys.readouterr().out.splitlines() if "PushedFilters" in line]
+    assert any("GreaterThan(x,-4)" in line and "GreaterThanOrEqual(_stamp" in line for line in scans), scans
+    assert told(frame) == [("o:1", 4, "s:3", 3, -3)]
