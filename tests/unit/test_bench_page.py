@@ -52,7 +52,7 @@ def test_the_page_is_what_the_generator_makes_of_the_json() -> None:
     assert {f"benchmarks/{p.name}" for p in (DOCS / "benchmarks").glob("*.svg")} == {*made} - {"benchmarks.md"}
 
 
-@pytest.mark.parametrize("name", ["throughput", "windows", "small-epochs", "recovery"])
+@pytest.mark.parametrize("name", ORDER)
 def test_the_json_there_is_a_full_run_of_the_benchmark_as_it_is(name: str) -> None:
     kept = json.loads((DOCS / "benchmarks" / f"{name}.json").read_text())
     bench = next(b for b in BENCHES if b.name == name)

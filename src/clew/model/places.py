@@ -61,6 +61,14 @@ class Places:
 
     def distinct(self) -> tuple[Places, Ints]:
         """Each place once, ascending; and for each of these the number it has there."""
+        if len(self.stamp) and (self.pos == self.pos[0]).all():
+            low = int(self.stamp.min())
+            span = int(self.stamp.max()) - low + 1
+            if span <= 4 * len(self.stamp):  # ticking them off is ten times faster than sorting them
+                there = np.zeros(span, np.bool_)
+                there[self.stamp - low] = True
+                stamp = np.flatnonzero(there) + low
+                return Places(stamp, np.full(len(stamp), self.pos[0])), (np.cumsum(there) - 1)[self.stamp - low]
         order = np.lexsort((self.pos, self.stamp))
         stamp, pos = self.stamp[order], self.pos[order]
         new = np.append(True, (stamp[1:] != stamp[:-1]) | (pos[1:] != pos[:-1]))[: len(stamp)]
