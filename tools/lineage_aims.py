@@ -33,6 +33,7 @@ def lineage_aims(result: Json, plots: Plots) -> list[str]:
     for row in result["raw"]:
         if "retrieval" in row:
             asked.setdefault(row["retrieval"], []).append((row["share"] * 100, row["total_s"]))
+    asked = {mode: medians(points) for mode, points in asked.items()}
     if asked:
         svg = lines("Generation and retrieval by share of outputs asked for", "percent of the outputs", "CPU s", asked,
                     log=True, sub="four nested aggregations of 10, slide 3")  # fmt: skip

@@ -77,14 +77,7 @@ def read_buckets(
     `equals`: columns of text that must have these values. `or_null`: columns whose nulls lie within any range.
     """
     ranges = ranges or {}
-    paths = [
-        str(folder / entry.path)
-        for entry in entries
-        if all(
-            entry.overlaps(name, low, high) or (name in or_null and entry.has_null(name))
-            for name, (low, high) in ranges.items()
-        )
-    ]
+    paths = [str(folder / entry.path) for entry in _reaching(entries, ranges, or_null)]
     names = list(schema.names if columns is None else columns)
     if not paths:
         return pa.schema([schema.field(name) for name in names]).empty_table()
@@ -95,6 +88,14 @@ def read_buckets(
     with reading(folder, entries):
         found: pa.Table = ds.dataset(paths, schema=schema, format=_CHECKED).to_table(columns=names, filter=condition)
     return found
+
+
+def _reaching(entries: Sequence[FileEntry], ranges: Ranges, or_null: Collection[str]) -> Sequence[FileEntry]:
+    """The buckets in which a row within all ranges can be."""
+    for name, (low, high) in ranges.items():
+        either = name in or_null
+        entries = [e for e in entries if e.overlaps(name, low, high) or (either and e.has_null(name))]
+    return entries
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ capture stays in memory and is made ready by the first reading, so both are told
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -61,12 +60,10 @@ def overheads(quick: bool, samples: Samples, progress: Progress) -> None:
             return
     samples.notes["peer"] = f"smokedduck {peer.version}"
     for kind, result in found.items():
-        pairs = zip(result.plain_seconds, result.lineage_seconds, strict=True)
-        for plain, lineage in pairs:
+        rounds = zip(result.plain_seconds, result.lineage_seconds, result.reading_seconds, strict=True)
+        for plain, lineage, reading in rounds:
             samples.add(f"overhead_{kind}_peer", lineage / plain)
-        read = statistics.median(result.reading_seconds)
-        whole = (statistics.median(result.lineage_seconds) + read) / statistics.median(result.plain_seconds)
-        samples.add(f"overhead_{kind}_peer_read", whole)
+            samples.add(f"overhead_{kind}_peer_read", (lineage + reading) / plain)
         samples.measured(peer=kind, **vars(result))
 
 
