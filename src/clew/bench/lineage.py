@@ -73,7 +73,7 @@ def run(quick: bool, progress: Progress) -> Samples:
         progress(f"kernel, round {number + 1} of {rounds}")
         _kernel_round(number, samples)
         progress(f"latency, round {number + 1} of {rounds}")
-        _latency_round(number, 60 if quick else 150, samples)
+        _latency_round(number, 60 if quick else 80, samples)
     overheads(quick, samples, progress)
     for number in range(2 if quick else FEW_ROUNDS):
         progress(f"retrieval, round {number + 1}")
@@ -89,11 +89,11 @@ def _generation(quick: bool) -> list[tuple[str, list[tuple[str, Network]], Plan]
     """The cases by the mode and the thing that they measure, their networks, and how these are fed."""
     epochs = 5 if quick else 13
     sizes = (50_000, 190_000) if quick else (50_000, 400_000)
-    usual = Plan(0, sizes, epochs)
+    usual = Plan(0, sizes, epochs // 2 + 2)
     return [
-        ("ws100", [("100", basic(100))], usual),
-        ("ws20000", [("5000", basic(5_000)), ("20000", basic(20_000))], Plan(190_000, sizes, epochs)),
-        ("ws500000", [("500000", basic(500_000, 50_000, 50))], Plan(1_100_000, sizes, epochs)),
+        ("ws100", [("100", basic(100))], Plan(0, sizes, epochs)),
+        ("ws20000", [("5000", basic(5_000)), ("20000", basic(20_000))], Plan(190_000, sizes, usual.batches)),
+        ("ws500000", [("500000", basic(500_000, 50_000, 50))], Plan(1_100_000, sizes, usual.batches)),
         ("nested4", [("nested4", nested(4))], usual),
         ("complex", [(str(n), complex_network(n)) for n in (2, 100)], usual),
     ]

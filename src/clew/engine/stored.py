@@ -204,7 +204,7 @@ def _index_table(columns: _Columns) -> pa.Table:
     found = {STAMP: pa.array(stamp)}
     for name, values in zip(OWN_ORIGINS_SCHEMA.names[1:], rest, strict=True):
         said = stamp if name in AS_STAMP else np.int64(_CONSTANT[name])
-        if not (values is None or (values == said).all()):
+        if values is not None and (values[0] != np.broadcast_to(said, values.shape)[0] or (values != said).any()):
             found[name] = pa.array(values)
     return pa.table(found)
 

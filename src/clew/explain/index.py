@@ -124,14 +124,17 @@ class Index:
     def _held(self, mark: str, ranges: Sequence[tuple[int, int | None]]) -> list[pa.Table]:
         """What of it the epoch records still hold; narrowed down to the stamps only."""
         found = []
-        held = self._store.state.lineage.get("rows", [])
-        for _, table in stored.index_from_json([part for part in held if part[0] == mark]):
+        ends = [(low, NEVER if high is None else high) for low, high in ranges]
+        held = [
+            part
+            for part in self._store.state.lineage.get("rows", [])
+            if part[0] == mark and any(part[1][STAMP][0] <= high and part[1][STAMP][-1] >= low for low, high in ends)
+        ]
+        for _, table in stored.index_from_json(held):
             stamp = np.asarray(table.column(STAMP))
-            ends = [(low, NEVER if high is None else high) for low, high in ranges]
             within = np.logical_or.reduce([(stamp >= low) & (stamp <= high) for low, high in ends])
-            if within.any():
-                rows = stored.index_rows(table.filter(pa.array(within)), mark)
-                found.append(rows.select(stored.OWN_ORIGINS_SCHEMA.names))
+            rows = stored.index_rows(table.filter(pa.array(within)), mark)
+            found.append(rows.select(stored.OWN_ORIGINS_SCHEMA.names))
         return found
 
     def _untraced(self, step: str, mark: str, stamp: int) -> Untraced:
