@@ -41,7 +41,7 @@ def links_of(case: Case, made: Emission) -> tuple[Links, ...]:
         if asked is None:
             known.append(Known.none())
             continue
-        ranges, _ = covering(kernel.spans(port, made.origin))
+        ranges = covering(kernel.spans(port, made.origin))
         within = np.zeros(len(rows), np.bool_)
         for low, high in ranges:
             within |= (rows.stamp >= low) & (rows.stamp <= high)

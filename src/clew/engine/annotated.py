@@ -20,9 +20,10 @@ from clew.engine.stored import SEQ
 from clew.errors import Untraced
 from clew.model.encoded import CHAIN, DELTA
 from clew.model.encodings import decode_ranges
+from clew.model.ranges import running
 from clew.model.rows import Ints
 from clew.model.schema import spark_schema
-from clew.model.tid_sets import blocks, gather, running
+from clew.model.tid_sets import blocks, gather
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clew.model.places import Places
+from clew.model.ranges import running
 from clew.model.rows import Bools, Ints
-from clew.model.tid_sets import Ranges, TidSets, ascends, blocks, gather, running, sorted_unique
+from clew.model.tid_sets import Ranges, TidSets, ascends, blocks, gather, sorted_unique
 from clew.operators.base import Kernel, Origin
 from clew.operators.lineage import Known, Links, MissingRows, Ranged
 

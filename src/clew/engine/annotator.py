@@ -16,8 +16,8 @@ import numpy as np
 
 from clew.engine.annotating import Taken, annotated, locate, nothing, of_sets, singles, stack, take, trimmed
 from clew.engine.evaluate import BoxStates, Lane, Pass
-from clew.engine.instrument import Instrumented, key_of, stream_of
-from clew.engine.lineage import Input
+from clew.engine.instrument import Instrumented, key_of
+from clew.engine.lineage import Input, stored_as
 from clew.engine.plan import KernelStep, SourceStep, Stateless
 from clew.errors import LineageError, TooOld
 from clew.model.axis import is_float_axis
@@ -205,7 +205,7 @@ class _Carried:
 
     def _tids(self, step: str, places: Places) -> Ints:
         """The tuples' seqs where the stream is stored; else their places as numbers."""
-        stream = stream_of(self.plan, step)
+        stream = stored_as(self.plan, step)
         if stream is None:
             return place_tids(places, self.plan.steps[step].box)
         return self.ran.first_seq[stream] + locate(self._emitted(step), places)
@@ -245,7 +245,7 @@ class _Carried:
         places, _ = links.places.distinct()
         old = places.stamp <= self.ran.stamp
         parts = [self._of_before(step, port, places.take(old)), self.at(step.inputs[port], places.take(~old))]
-        return Taken(_bare(places), {name: stack([p[name] for p in parts]) for name in parts[1]})
+        return Taken(Known.of_places(places), {name: stack([p[name] for p in parts]) for name in parts[1]})
 
     def _of_before(self, step: KernelStep, port: int, places: Places) -> Columns:
         """The annotations of rows that came in earlier epochs."""
@@ -304,16 +304,11 @@ class _Carried:
             there = index[index >= 0]
             columns = {n: stack([take(held.columns[n], there), c]) for n, c in columns.items()}
             new = Places.concat([old.take(index >= 0), new])
-        self.held[of] = Held.of(0, _bare(new), columns)
+        self.held[of] = Held.of(0, Known.of_places(new), columns)
 
     def _state(self, step: KernelStep, *, before: bool = False) -> Any:
         states = self.ran.before if before else self.ran.result.states
         return states.kernels.get(step.name) or step.kernel.empty()
-
-
-def _bare(places: Places) -> Known:
-    zero = np.zeros(len(places), np.int64)
-    return Known(places.stamp, places.pos, zero, zero)
 
 
 def _gone(box: str, error: MissingRows) -> TooOld:

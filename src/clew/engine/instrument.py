@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from clew.engine.lineage import Input
+from clew.engine.lineage import Input, stored_as
 from clew.engine.marks import step_mark
 from clew.engine.plan import KernelStep, Plan, Step
 
@@ -88,11 +88,6 @@ def instrumented(plan: Plan, wanted: Mapping[str, Collection[str]], steps: Mappi
     return [Instrumented(plan, {n: steps[n] for n in sorted(names)}, found) for names, found in outputs.items()]
 
 
-def stream_of(plan: Plan, step: str) -> str | None:
-    """The stream under which the rows of a step are stored, if they are."""
-    return next((stream for stream, of in plan.stored.items() if of == step), None)
-
-
 def key_of(plan: Plan, step: str) -> str:
     """Under what name annotations by a step's rows are stored: its stream's; else its mark, which stays with it."""
-    return stream_of(plan, step) or step_mark(plan, step)
+    return stored_as(plan, step) or step_mark(plan, step)

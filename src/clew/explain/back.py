@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clew.engine.plan import KernelStep, Plan
+from clew.engine.plan import KernelStep, Plan, Step
 from clew.errors import TooMuchAsked
 from clew.explain.trace import Tracer
 from clew.model.places import Places
+from clew.model.ranges import spread
 from clew.model.rows import Ints
 from clew.operators.lineage import MOST_LINKS, Links
 
@@ -78,23 +79,21 @@ def trace_back(tracer: Tracer, step: str, places: Places, targets: Collection[st
         found = plan.steps[name]
         if name in targets:
             continue
-        for port, parent in enumerate(found.inputs):
+        for parent in found.inputs:
             if parent not in on_path:
                 outside |= _boxes_at(plan, parent, found.box)
-                continue
-            waiting.setdefault(parent, [])
-            if not isinstance(found, KernelStep):
-                waiting[parent].append(Links(layer.owner, layer.places.take(layer.row)))
-            elif port == next(i for i, p in enumerate(found.inputs) if p in on_path):
-                for_inputs = _inputs(tracer, found, layer)
-                for each, links in zip(found.inputs, for_inputs, strict=True):
-                    if each in on_path:
-                        waiting.setdefault(each, []).append(links)
+        if on_path.isdisjoint(found.inputs):
+            continue
+        for parent, links in zip(found.inputs, _inputs(tracer, found, layer), strict=True):
+            if parent in on_path:
+                waiting.setdefault(parent, []).append(links)
     return Traced(layers, tuple(sorted(outside)), {b: n - before.get(b, 0) for b, n in tracer.replayed.items()})
 
 
-def _inputs(tracer: Tracer, step: KernelStep, layer: Layer) -> list[Links]:
+def _inputs(tracer: Tracer, step: Step, layer: Layer) -> list[Links]:
     """For each input the rows that each answer is made of there."""
+    if not isinstance(step, KernelStep):  # what passes keeps its place
+        return [Links(layer.owner, layer.places.take(layer.row))]
     origin = tracer.index.origins(step.name, layer.places)
     return [_joined(step, layer, links) for links in tracer.links(step, origin)]
 
@@ -108,9 +107,7 @@ def _joined(step: KernelStep, layer: Layer, links: Links) -> Links:
             f"these answers are made of {total:,} rows in front of box '{step.box}', more than can be held at once",
             hint="ask for fewer outputs at a time",
         )
-    ahead = np.cumsum(counts) - counts
-    pair = np.repeat(np.arange(len(counts)), counts)
-    at = bounds[layer.row][pair] + np.arange(total) - ahead[pair]
+    at, pair = spread(bounds[layer.row], counts)
     return Links(layer.owner[pair], links.places.take(at))
 
 

@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from clew.engine.evaluate import BoxStates
-from clew.engine.lineage import Input, chain_to, is_stored
+from clew.engine.lineage import Input, chain_to, is_stored, stored_as
 from clew.engine.plan import KernelStep
-from clew.engine.stored import SEQ
 from clew.explain.back import leading
 from clew.explain.horizon import leading_to_stored
 from clew.explain.index import Range, near, without
@@ -81,7 +80,7 @@ class Walk:
         origin = self.tracer.index.origins(step.name, places)
         asks, kernel = step.kernel.asks(), step.kernel
         ranges = [
-            [] if asked is None else [r for r in covering(kernel.spans(port, origin))[0] if r[1] >= 0]
+            [] if asked is None else [r for r in covering(kernel.spans(port, origin)) if r[1] >= 0]
             for port, asked in enumerate(asks)
         ]
         known = [
@@ -112,8 +111,9 @@ class Walk:
             return Places.none()
         if not is_stored(self.plan, base):
             return self.tracer.index.between(base, ranges).places
-        stream = next(s for s, step in self.plan.stored.items() if step == base)
-        return Places.concat([self._stored(stream, *part) for part in near(ranges)])
+        stream = stored_as(self.plan, base)
+        assert stream is not None, base
+        return Places.concat([self.tracer.stored_places(stream, *part)[0] for part in near(ranges)])
 
     # --- where it begins ---
 
@@ -122,7 +122,7 @@ class Walk:
             if stream in self.plan.sources or step not in self.on_path:
                 continue
             if stream in self.tracer.store.state.streams:
-                places = self._stored(stream, since + 1, None)
+                places, _ = self.tracer.stored_places(stream, since + 1, None)
                 for low in range(0, len(places), AT_ONCE):
                     yield {step: [Places(places.stamp[low : low + AT_ONCE], places.pos[low : low + AT_ONCE])]}
 
@@ -145,12 +145,6 @@ class Walk:
             return base, self._all(base, [span])
         holds = step.kernel.holds(state, port, known)
         return None, Places(known.stamp[holds], known.pos[holds])
-
-    def _stored(self, stream: str, low: int, high: int | None) -> Places:
-        columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        table = self.tracer.store.read_table(stream, columns, {STAMP: (low, high)})
-        stamp = np.asarray(table.column(STAMP))
-        return Places(stamp, np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64))
 
 
 def _joined(parts: Sequence[Mapping[str, Places]]) -> dict[str, Places]:

@@ -13,9 +13,10 @@ from clew.engine.plan import KernelStep, Stateless, plain_name
 from clew.errors import CodeMissing, NotReplayed
 from clew.explain.back import Layer, ancestors
 from clew.explain.covering import Walk
-from clew.explain.index import near
+from clew.explain.index import near, runs_of
 from clew.explain.trace import Tracer
 from clew.model.places import Places
+from clew.model.ranges import spread
 from clew.model.rows import Ints
 from clew.operators.lineage import Known, Links
 
@@ -106,10 +107,9 @@ class Forward:
         """What is known of rows at an input, of those that the kernel took."""
         asked = self.plan.kernels[of[0]].kernel.asks()[of[1]]
         if asked is None:
-            zero = np.zeros(len(places), np.int64)
-            return Known(places.stamp, places.pos, zero, zero)
-        known = self.tracer.known(of, asked, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True), 0))
-        return known.filter(places.find(Places(known.stamp, known.pos)) >= 0)
+            return Known.of_places(places)
+        known = self.tracer.known(of, asked, near(runs_of(places.stamp, 0), 0))
+        return known.filter(places.find(known.places) >= 0)
 
     def _note_open(self, step: KernelStep, port: int, known: Known) -> None:
         if self.held.finished or not len(known):
@@ -138,7 +138,5 @@ def _pairs(layer: Layer, row: Ints, places: Places) -> Links:
     order = np.argsort(layer.row, kind="stable")
     rows = layer.row[order]
     lo, hi = np.searchsorted(rows, row, side="left"), np.searchsorted(rows, row, side="right")
-    pair = np.repeat(np.arange(len(row)), hi - lo)
-    ahead = np.cumsum(hi - lo) - (hi - lo)
-    at = order[lo[pair] + np.arange(len(pair)) - ahead[pair]]
-    return Links(layer.owner[at], places.take(pair))
+    at, pair = spread(lo, hi - lo)
+    return Links(layer.owner[order[at]], places.take(pair))

@@ -15,6 +15,7 @@ from clew.engine.lineage import Input, log_mark
 from clew.engine.marks import step_mark
 from clew.engine.plan import Plan
 from clew.errors import Untraced
+from clew.model.groups import sort_by
 from clew.model.places import Places
 from clew.model.rows import NEVER, POS, STAMP, Ints
 from clew.operators.base import Origin
@@ -118,7 +119,7 @@ class Index:
                     )
         table = pa.concat_tables([*parts, *self._held(mark, ranges)])
         stamp, pos = (np.asarray(table.column(c).fill_null(0)) for c in (STAMP, POS))
-        order = np.lexsort((pos, stamp))  # a box that was new wrote its past in a later epoch
+        order = sort_by(stamp, pos)  # a box that was new wrote its past in a later epoch
         return table if (np.diff(order) > 0).all() else table.take(pa.array(order))
 
     def _held(self, mark: str, ranges: Sequence[tuple[int, int | None]]) -> list[pa.Table]:

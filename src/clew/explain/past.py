@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from clew.engine.annotator import place_tids
-from clew.engine.instrument import stream_of
-from clew.engine.lineage import Input
+from clew.engine.lineage import Input, stored_as
 from clew.explain.back import Layer, trace_back
 from clew.explain.trace import Tracer
 from clew.model.places import Places
+from clew.model.ranges import running
 from clew.model.rows import Ints
-from clew.model.tid_sets import TidSets, running
+from clew.model.tid_sets import TidSets
 from clew.operators.lineage import Asked, Known
 
 
@@ -42,7 +42,7 @@ class TracedPast:
 
 
 def _tids(tracer: Tracer, step: str, places: Places) -> Ints:
-    stream = stream_of(tracer.plan, step)
+    stream = stored_as(tracer.plan, step)
     if stream is None:
         return place_tids(places, tracer.plan.steps[step].box)
     return tracer.seqs(stream, places)

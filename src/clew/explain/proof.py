@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from clew.archive.layout import checkpoint_epoch
 from clew.engine.evaluate import BoxStates
 from clew.engine.marks import states_from, step_mark
 from clew.engine.plan import Plan
 from clew.engine.replay import Replay, Replayed, Start
 from clew.errors import StoreError, TooOld
-from clew.explain.back import trace_back
+from clew.explain.back import ancestors, trace_back
 from clew.explain.explanation import Explanation
 from clew.explain.telling import values_text
 from clew.model.places import Places
@@ -201,12 +202,7 @@ def _ident(explanation: Explanation, i: int) -> int | None:
 def _part(explanation: Explanation) -> Plan:
     """The part of the network that leads to the output."""
     whole = explanation.plan
-    wanted, stack = set[str](), [whole.stored[explanation.output]]
-    while stack:
-        name = stack.pop()
-        if name not in wanted:
-            wanted.add(name)
-            stack += whole.steps[name].inputs
+    wanted = ancestors(whole, [whole.stored[explanation.output]])
     steps = {n: s for n, s in whole.steps.items() if n in wanted}
     stored = {n: s for n, s in whole.stored.items() if s in steps}
     return replace(whole, steps=steps, stored=stored, ends={b: s for b, s in whole.ends.items() if s in steps})
@@ -223,7 +219,10 @@ def _start(explanation: Explanation, plan: Plan, first: int) -> Start:
     store = explanation.tracer.store
     last = int(explanation.answers.places.stamp.max())
     gone = {n: f.gone for n in plan.sources if (f := store.state.streams.get(n)) is not None and f.gone is not None}
+    epoch = int(explanation.answers.epoch.min())
     for name in reversed(store.state.checkpoints):
+        if (checkpoint_epoch(name) or 0) >= epoch:
+            continue  # it stands behind an answer
         try:
             tables, meta = store.read_checkpoint(name)
         except StoreError:

@@ -16,12 +16,13 @@ import pyarrow as pa
 from clew.archive.store import Store
 from clew.engine import asides
 from clew.engine.lanes.driver import DriverLane
-from clew.engine.lineage import Chain, Input, chain_to, is_stored
+from clew.engine.lineage import Chain, Input, chain_to, is_stored, stored_as
 from clew.engine.plan import KernelStep, Plan, Stateless, Step
 from clew.engine.replay import Watch
 from clew.engine.stored import SEQ
 from clew.errors import NotReplayed, TooMuchAsked, TooOld
-from clew.explain.index import Index, Range, near, without
+from clew.explain.index import Index, Range, near, runs_of, without
+from clew.model.groups import sort_by
 from clew.model.places import Places, among
 from clew.model.rows import HIDDEN, IDENT, POS, STAMP, Ints, Rows
 from clew.operators.base import Origin
@@ -56,8 +57,7 @@ class Tracer:
             if asked is None:
                 known.append(Known.none())
                 continue
-            ranges, _ = covering(step.kernel.spans(port, origin))
-            within = [(low, high) for low, high in ranges if high >= 0]
+            within = [(low, high) for low, high in covering(step.kernel.spans(port, origin)) if high >= 0]
             known.append(self.known((step.name, port), asked, within, whole=among is None))
         wanted = None if among is None else [among[1] if port == among[0] else k for port, k in enumerate(known)]
         try:
@@ -85,16 +85,14 @@ class Tracer:
                 self._check_there(of, chain.base, gaps[0][0])
             parts.append(self._known_anew(of, chain, asked, gaps))
         known = Known.concat(parts)
-        order = np.lexsort((known.pos, known.stamp))
+        order = sort_by(known.stamp, known.pos)
         return known if (np.diff(order) > 0).all() else known.take(order)
 
     def _known_anew(self, of: Input, chain: Chain, asked: Asked, ranges: Sequence[Range]) -> Known:
         """From the archive, or made again: the rows within these stamps, but for those that came too late."""
         stored, late = is_stored(self.plan, chain.base), self._late(of)
         if not stored and late is None and not asked.columns and all(s.condition is None for s in chain.steps):
-            places = self.index.between(chain.base, ranges).places
-            zero = np.zeros(len(places), np.int64)
-            return Known(places.stamp, places.pos, zero, zero)
+            return Known.of_places(self.index.between(chain.base, ranges).places)
         if stored:
             rows = self._stored(chain.base, near(ranges))
         else:
@@ -139,12 +137,16 @@ class Tracer:
 
     def _numbered(self, stream: str, places: Places) -> tuple[Ints, Ints]:
         """Where places are among the tuples of a stored stream, -1 if they are not; and the numbers of these."""
+        there, seqs = self.stored_places(stream, int(places.stamp.min()), int(places.stamp.max()))
+        return there.find(places), seqs
+
+    def stored_places(self, stream: str, low: int, high: int | None) -> tuple[Places, Ints]:
+        """The places and the numbers of all tuples that a stored stream has within these stamps."""
         columns = [SEQ, STAMP] + ([] if stream in self.plan.sources else [POS])
-        ends = int(places.stamp.min()), int(places.stamp.max())
-        table = self.store.read_table(stream, columns, {STAMP: ends})
+        table = self.store.read_table(stream, columns, {STAMP: (low, high)})
         stamp = np.asarray(table.column(STAMP))
         pos = np.asarray(table.column(POS)) if POS in columns else np.zeros(len(stamp), np.int64)
-        return Places(stamp, pos).find(places), np.asarray(table.column(SEQ))
+        return Places(stamp, pos), np.asarray(table.column(SEQ))
 
     def _through(self, chain: Chain, rows: Rows) -> Rows:
         for step in chain.steps:
@@ -158,7 +160,7 @@ class Tracer:
     def _at(self, base: str, places: Places) -> Rows:
         step = self.plan.steps[base]
         if is_stored(self.plan, base):
-            rows = self._stored(base, near(zip(places.stamp.tolist(), places.stamp.tolist(), strict=True)))
+            rows = self._stored(base, near(runs_of(places.stamp)))
             found = Places(rows.stamp, rows.pos).find(places)
             if (found < 0).any():
                 raise self._gone(step, places.take(found < 0))
@@ -207,7 +209,9 @@ class Tracer:
         return Rows(table.select(schema.names), stamp, pos, ident)
 
     def _stream(self, step: str) -> str:
-        return next(stream for stream, of in self.plan.stored.items() if of == step)
+        stream = stored_as(self.plan, step)
+        assert stream is not None, step
+        return stream
 
     def _check_there(self, of: Input, base: str, stamp: int) -> None:
         folder = self.store.state.streams.get(base) if base in self.plan.sources else None

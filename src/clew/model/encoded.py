@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from clew.errors import EncodingError
 from clew.model import varints
+from clew.model.ranges import each_in, running
 from clew.model.rows import Bools, Ints
-from clew.model.tid_sets import Ranges, blocks, running, spread
+from clew.model.tid_sets import Ranges, blocks
 
 PLAIN, LIST, INTERVALS = 1, 2, 3
 DELTA, LZ = 16, 32
@@ -249,12 +250,12 @@ def _runs(values: _Values, form: NDArray[np.uint8], relative: Bools) -> tuple[_R
     step = np.empty(int(runs_of[-1]), np.int64)
     follow = np.zeros(len(step), np.int64) if intervals.any() else None
     lists = np.flatnonzero(~plain & ~intervals)
-    step[spread(runs_of[lists], runs_of[lists + 1])] = numbers[spread(body[lists], of_value[lists + 1])] + 1
+    step[each_in(runs_of[lists], runs_of[lists + 1])] = numbers[each_in(body[lists], of_value[lists + 1])] + 1
     if plain.any():
         step[np.repeat(plain, counts)] = _plain_steps(values, plain, counts[plain])
     if follow is not None:
         some = np.flatnonzero(intervals)
-        run, number = spread(runs_of[some], runs_of[some + 1]), spread(body[some], of_value[some + 1])
+        run, number = each_in(runs_of[some], runs_of[some + 1]), each_in(body[some], of_value[some + 1])
         left_out, follow[run] = numbers[number[::2]], numbers[number[1::2]]
         later = np.ones(len(step), np.bool_)
         later[runs_of[some[counts[some] > 0]]] = False
@@ -340,7 +341,7 @@ def _placed(values: _Values, runs: _Runs, skip: Ints, origin: Ints, limit: _Limi
     values.refuse(lo > tids_before[:-1], "skips more than the set before it has")
     if limit.whole:
         limit.hold(values, np.cumsum(hi - lo) > limit.left)
-    return Ranges(last if runs.follow is None else spread(first, last + 1), lo, hi)
+    return Ranges(last if runs.follow is None else each_in(first, last + 1), lo, hi)
 
 
 def _holding(of_value: Ints, at: Ints) -> Bools:

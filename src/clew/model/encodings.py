@@ -48,8 +48,9 @@ from clew.model.encoded import (
     read_one,
     words,
 )
+from clew.model.ranges import each_in, running
 from clew.model.rows import Bools, Ints
-from clew.model.tid_sets import Ranges, TidSets, blocks, running, spread
+from clew.model.tid_sets import Ranges, TidSets, blocks
 
 Encoding = Literal["single", "interval", "delta", "lz", "adaptive"]
 
@@ -283,7 +284,7 @@ def _plain(tids: Ints, lo: Ints, hi: Ints) -> tuple[varints.Bytes, Ints]:
     word[at + 1] = count
     first = np.cumsum(count) - count
     place = 8 * np.arange(int(count.sum())) + np.repeat(at + PLAIN_HEAD - 8 * first, count)
-    word[place] = tids[spread(lo, hi)]
+    word[place] = tids[each_in(lo, hi)]
     return data, sizes
 
 
@@ -303,7 +304,7 @@ def _varints(plan: _Plan, index: Ints) -> tuple[varints.Bytes, Ints]:
     numbers[body - 1] = count
 
     lists = np.flatnonzero(~intervals)
-    numbers[spread(body[lists], body[lists] + count[lists])] = plan.base.gap[spread(lo[lists], hi[lists])]
+    numbers[each_in(body[lists], body[lists] + count[lists])] = plan.base.gap[each_in(lo[lists], hi[lists])]
     if intervals.any():
         _put_runs(numbers, body[intervals], plan.base, lo[intervals], hi[intervals])
     some = np.flatnonzero(hi > lo)
@@ -315,7 +316,7 @@ def _varints(plan: _Plan, index: Ints) -> tuple[varints.Bytes, Ints]:
 def _put_runs(numbers: Ints, body: Ints, base: _Base, lo: Ints, hi: Ints) -> None:
     """Gap and length of each run of each range; the first gap is the caller's."""
     first, until = base.runs(lo, hi)
-    run = spread(first, until)
+    run = each_in(first, until)
     place = np.repeat(body - 2 * (np.cumsum(until - first) - (until - first)), until - first) + 2 * np.arange(len(run))
     start = np.maximum(base.run_at[run], np.repeat(lo, until - first))
     stop = np.minimum(base.run_at[run + 1], np.repeat(hi, until - first))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clew.model.groups import sort_by
 from clew.model.rows import Bools, Ints, Rows
 
 
@@ -17,7 +18,7 @@ def place_codes(*places: tuple[Ints, Ints]) -> list[Ints]:
     [[0, 1], [1]]
     """
     stamp, pos = (np.concatenate([p[i] for p in places]) for i in range(2))
-    order = np.lexsort((pos, stamp))
+    order = sort_by(stamp, pos)
     step = np.zeros(len(order), np.int64)
     step[1:] = np.cumsum((np.diff(stamp[order]) != 0) | (np.diff(pos[order]) != 0))
     codes = np.empty(len(order), np.int64)
@@ -69,7 +70,7 @@ class Places:
                 there[self.stamp - low] = True
                 stamp = np.flatnonzero(there) + low
                 return Places(stamp, np.full(len(stamp), self.pos[0])), (np.cumsum(there) - 1)[self.stamp - low]
-        order = np.lexsort((self.pos, self.stamp))
+        order = sort_by(self.stamp, self.pos)
         stamp, pos = self.stamp[order], self.pos[order]
         new = np.append(True, (stamp[1:] != stamp[:-1]) | (pos[1:] != pos[:-1]))[: len(stamp)]
         number = np.empty(len(order), np.int64)

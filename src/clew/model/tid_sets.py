@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clew.errors import EncodingError
+from clew.model.ranges import each_in, running
 from clew.model.rows import Bools, Ints
 
 BLOCK = 1 << 20  # how many numbers are worked on at once, so that what lies between stays small
@@ -122,25 +123,6 @@ class Ranges:
         return Ranges(base, hi - (stop - start), hi)
 
 
-def running(sizes: Ints | list[int]) -> Ints:
-    """The sums up to each one, from 0: where pieces of these sizes start and end, one behind the other."""
-    sums = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=sums[1:])
-    return sums
-
-
-def spread(lo: Ints, hi: Ints) -> Ints:
-    """The whole numbers of all ranges, one range behind the other.
-
-    >>> spread(np.array([5, 1]), np.array([7, 4])).tolist()
-    [5, 6, 1, 2, 3]
-    """
-    sizes = hi - lo
-    numbers = np.repeat(lo - (np.cumsum(sizes) - sizes), sizes)
-    numbers += np.arange(len(numbers))
-    return numbers
-
-
 def blocks(sizes: Ints) -> Iterator[slice]:
     """Neighbours put together up to a size of `BLOCK`, or one alone that is larger."""
     ends = np.cumsum(sizes)
@@ -158,7 +140,7 @@ def gather(base: Ints, lo: Ints, hi: Ints) -> Ints:
     sizes = hi - lo
     gathered, at = np.empty(int(sizes.sum()), base.dtype), 0
     for block in blocks(sizes):
-        part = base[spread(lo[block], hi[block])]
+        part = base[each_in(lo[block], hi[block])]
         gathered[at : at + len(part)] = part
         at += len(part)
     return gathered
@@ -189,7 +171,7 @@ def _kept(sets: TidSets) -> Ints:
     ends_meet = tids[start[later] + common - 1] == tids[stop[later - 1] - 1]
     later, since, common = later[ends_meet], since[ends_meet], common[ends_meet]
     for block in blocks(common):
-        old = spread(since[block], stop[later[block] - 1])
+        old = each_in(since[block], stop[later[block] - 1])
         new = old + np.repeat(start[later[block]] - since[block], common[block])
         first = np.cumsum(common[block]) - common[block]
         same = np.logical_and.reduceat(tids[old] == tids[new], first)
@@ -217,7 +199,7 @@ def sorted_unique(ranges: Ranges) -> TidSets:
     parts = []
     for block in blocks(sizes):
         owner = np.repeat(np.arange(block.stop - block.start), sizes[block])
-        tids = ranges.base[spread(ranges.lo[block], ranges.hi[block])]
+        tids = ranges.base[each_in(ranges.lo[block], ranges.hi[block])]
         if unsorted[block].any():
             order = np.lexsort((tids, owner))
             tids = tids[order]

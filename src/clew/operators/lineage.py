@@ -16,6 +16,7 @@ import numpy as np
 from clew.model.axis import Axis, axis_of
 from clew.model.groups import group_hash
 from clew.model.places import Places, place_codes
+from clew.model.ranges import spread
 from clew.model.rows import Bools, Ints, Rows
 
 MOST_LINKS = 100_000_000  # in memory at once; each takes some 24 bytes
@@ -58,10 +59,14 @@ class Known:
         return Known(rows.stamp, rows.pos, group, on)
 
     @staticmethod
-    def of_places(rows: Rows) -> Known:
+    def of_places(rows: Rows | Places) -> Known:
         """Rows of an input of which nothing is asked."""
         nothing = np.zeros(len(rows), np.int64)
         return Known(rows.stamp, rows.pos, nothing, nothing)
+
+    @property
+    def places(self) -> Places:
+        return Places(self.stamp, self.pos)
 
     @staticmethod
     def none() -> Known:
@@ -157,7 +162,7 @@ class TooManyLinks(ValueError):
 
 def heads(known: Known, places: Places) -> Ints:
     """Where these places are among the rows known; `MissingRows` if some are not."""
-    found = Places(known.stamp, known.pos).find(places)
+    found = known.places.find(places)
     if (found < 0).any():
         raise MissingRows(places.take(found < 0))
     return found
@@ -181,10 +186,8 @@ class Ranged:
         lo, hi = self.lo[some], self.hi[some]
         if int((hi - lo).sum()) > MOST_LINKS:
             raise TooManyLinks(int((hi - lo).sum()))
-        place = np.repeat(np.arange(len(lo)), hi - lo)
-        ahead = np.cumsum(hi - lo) - (hi - lo)
-        row = self.order[lo[place] + np.arange(len(place)) - ahead[place]]
-        owner = np.arange(len(self.lo))[some][place]
+        at, place = spread(lo, hi - lo)
+        row, owner = self.order[at], np.arange(len(self.lo))[some][place]
         keep = None if self.inside is None else self.inside(owner, row)
         return (owner, row) if keep is None or keep.all() else (owner[keep], row[keep])
 
@@ -214,13 +217,11 @@ def within(span: Span, group: Ints, known: Known) -> Ranged:
     return Ranged(order, lo, np.maximum(np.searchsorted(keys, mine + last, side="right"), lo))
 
 
-def covering(span: Span) -> tuple[list[tuple[int, int]], Ints]:
-    """The spans merged where they touch or overlap, as ranges of stamps; and in which of these each lies."""
+def covering(span: Span) -> list[tuple[int, int]]:
+    """The spans merged where they touch or overlap, as ranges of stamps."""
     order = np.argsort(span.first.stamp, kind="stable")
     low, high = span.first.stamp[order], span.last.stamp[order]
     peak = np.maximum.accumulate(high) if len(high) else high
     starts = np.append(True, low[1:] > peak[:-1] + 1)[: len(low)]
-    where = np.empty(len(order), np.int64)
-    where[order] = np.cumsum(starts) - 1
     ends = np.append(np.flatnonzero(starts)[1:], len(low))[: int(starts.sum())]
-    return list(zip(low[starts].tolist(), peak[ends - 1].tolist(), strict=True)), where
+    return list(zip(low[starts].tolist(), peak[ends - 1].tolist(), strict=True))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from clew.expressions.aggregates import AggregateCall, call_text
+from clew.model.ranges import each_in
 from clew.model.rows import Bools, Ints
 from clew.operators.aggregation import moments
 from clew.operators.aggregation.columns import counts_before, squeeze, whole
@@ -130,7 +131,7 @@ def _joined_lists(a: pa.Array, b: pa.Array) -> pa.Array:
     values = pa.concat_arrays([a.values, b.values])
     starts, stops = _interleaved_offsets(a, b)
     sizes = stops - starts
-    rows = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+    rows = each_in(starts, stops)
     offsets = np.append(0, np.cumsum(sizes)[1::2])
     missing: Bools = np.asarray(a.is_null()) & np.asarray(b.is_null())
     mask = pa.array(missing) if missing.any() else None

@@ -333,17 +333,6 @@ def from_head(rows: Rows, by: tuple[str, ...], group: Ints, stamp: Ints, pos: In
     return rows.filter((group[at] == hashes) & later)
 
 
-def spread(first: Ints, count: Ints) -> tuple[Ints, Ints]:
-    """`first[i], first[i] + 1, ...` `count[i]` times for each i; and the i of each.
-
-    >>> spread(np.array([5, 9]), np.array([2, 1]))
-    (array([5, 6, 9]), array([0, 0, 1]))
-    """
-    owner = np.repeat(np.arange(len(count)), count)
-    ahead = np.cumsum(count) - count
-    return first[owner] + np.arange(len(owner)) - ahead[owner], owner
-
-
 def per_group(mask: Bools, bounds: Ints) -> Ints:
     """How many rows of the mask are set in each group."""
     counts: Ints = np.diff(np.append(0, np.cumsum(mask))[bounds])

@@ -12,6 +12,7 @@ from clew.errors import BoxFailed
 from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, Number, axis_of, is_float_axis
 from clew.model.groups import group_hash, sort_by
+from clew.model.ranges import spread
 from clew.model.rows import NEVER, STAMP, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import ValueWindow
@@ -28,7 +29,6 @@ from clew.operators.windows.base import (
     WindowKernel,
     on_axis,
     per_group,
-    spread,
 )
 from clew.operators.windows.grid import Grid
 from clew.operators.windows.spans import extent, positive_span

@@ -12,12 +12,13 @@ from clew.errors import WindowError
 from clew.expressions.aggregates import AggregateCall
 from clew.model.groups import group_hash
 from clew.model.places import place_codes
+from clew.model.ranges import spread
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.network.boxes import CountWindow
 from clew.operators.base import Emission, Origin, State
 from clew.operators.replay import ByGroup, Change, Checkpoint, History, Reach, Reaches
-from clew.operators.windows.base import GROUPS, Block, Closed, WindowKernel, from_head, per_group, spread
+from clew.operators.windows.base import GROUPS, Block, Closed, WindowKernel, from_head, per_group
 
 SEEN = "_window_seen"
 

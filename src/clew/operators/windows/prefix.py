@@ -13,6 +13,7 @@ from clew.expressions.aggregates import AggregateCall
 from clew.model.axis import Axis, Number, axis_end, axis_of, from_axis, is_float_axis, value_on_axis
 from clew.model.groups import group_codes, group_hash, sort_by
 from clew.model.places import place_codes
+from clew.model.ranges import spread
 from clew.model.rows import NEVER, Bools, Ints, Rows, mix_pair
 from clew.model.steps import Steps
 from clew.model.types import type_name
@@ -22,7 +23,7 @@ from clew.operators.base import Emission, Origin, State
 from clew.operators.lineage import Known, Picked
 from clew.operators.progress import differing
 from clew.operators.replay import ByGroup, Change, History, Reach, Reaches
-from clew.operators.windows.base import GROUPS, ON, Block, Closed, Groups, Late, WindowKernel, on_axis, spread
+from clew.operators.windows.base import GROUPS, ON, Block, Closed, Groups, Late, WindowKernel, on_axis
 from clew.operators.windows.grid import Grid
 from clew.operators.windows.scan import Carried, running
 from clew.operators.windows.spans import extent, positive_span
